@@ -2,6 +2,7 @@
 #include "oomplan/answer.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "answer_parts.h"
 
@@ -114,15 +115,28 @@ enum oom_status asker_judge(const struct asker *a, struct oom_plan *p, struct oo
 	return st;
 }
 
+/* What is reported as the evaluation's phase is that of its own batch, as a run meets it: between steps.  Where
+ * logits pile up it already is. */
+static void evaluation(const struct asker *a, const struct oom_plan *p, struct oom_judged *out)
+{
+	const struct oom_evaluation between = oom_evaluation_of(a->ev, a->q.model, p);
+
+	out->eval_used_bytes = between.used_bytes;
+	out->eval_fits = !a->q.capacity_bytes ||
+			 between.used_bytes <= oom_budget(a->q.capacity_bytes, &out->plan);
+	if (p->eval_accumulation)
+		return;
+	out->eval.peak[OOM_PHASE_EVAL] = between.allocated_bytes;
+	out->eval.end[OOM_PHASE_EVAL] = between.allocated_bytes ? out->eval.end[OOM_PHASE_OPT2] : 0;
+}
+
 void asker_judged(const struct asker *a, const struct oom_plan *p, const struct oom_eval *e,
 		   bool in_budget, struct oom_judged *out)
 {
 	*out = (struct oom_judged){.plan = *p, .eval = *e, .host = oom_host_need(p, e)};
 	out->plan.margin = a->q.plan.margin;    /* the calibration's is no part of the plan */
 	out->fits_gpu = asker_on_card(a, p, e, in_budget);
-	out->eval_used_bytes = oom_evaluation_bytes(a->ev, a->q.model, p);
-	out->eval_fits = !a->q.capacity_bytes ||
-			 out->eval_used_bytes <= oom_budget(a->q.capacity_bytes, &out->plan);
+	evaluation(a, p, out);
 	if (p->evaluates == OOM_EVALUATES_YES)
 		out->fits_gpu = out->fits_gpu && out->eval_fits;
 	out->first_limit = oom_first_limit(&out->host, a->q.host_ram_bytes, out->fits_gpu);
@@ -150,4 +164,31 @@ enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_q
 		asker_judged(&a, &a.plan, &e, in_budget, out);
 	asker_finish(&a);
 	return st;
+}
+
+enum oom_status oom_answer_anatomy(struct oom_evaluator *ev, const struct oom_model *model,
+				   const struct oom_judged *j, struct oom_anatomy *out, struct oom_error *err)
+{
+	uint64_t *between = out->bucket[OOM_PHASE_EVAL], sum = 0;
+	struct oom_plan q = j->plan;
+	struct oom_anatomy other;
+	struct oom_eval e;
+	enum oom_status st = oom_anatomy(ev, model, &j->plan, &j->eval, out, err);
+
+	if (st || !j->eval.peak[OOM_PHASE_EVAL] || q.eval_accumulation)
+		return st;
+	q.micro_batch = q.eval_batch;
+	q.grad_accum = 1;
+	q.global_batch = 0;
+	st = oom_evaluate(ev, model, &q, OOM_EVAL_BUCKETS, &e, err);
+	if (!st)
+		st = oom_anatomy(ev, model, &q, &e, &other, err);
+	if (st)
+		return st;
+	memcpy(between, other.bucket[OOM_PHASE_EVAL], sizeof(out->bucket[0]));
+	for (int b = 0; b < OOM_BUCKETS; b++)
+		sum += between[b];
+	/* what it has above an evaluation before the first step is the optimizer's */
+	between[OOM_BUCKET_OPT] += j->eval.peak[OOM_PHASE_EVAL] - sum;
+	return OOM_OK;
 }

@@ -61,6 +61,28 @@ static bool room_for_evaluation(const struct asker *a, struct oom_plan *p)
 	return true;
 }
 
+/* Logits that pile up are in the phases that the ladder and the search look at.  What cures them is the evaluation's
+ * batch, which changes nothing about the training: the largest half of it that the asked plan has room for, or one
+ * sample. */
+static void lower_pile(struct asker *a)
+{
+	if (a->plan.eval_accumulation)
+		(void)room_for_evaluation(a, &a->plan);
+}
+
+/* As much of what was asked as the plan that was found has room for. */
+static bool raise_pile(const struct asker *a, struct oom_plan *p)
+{
+	const int64_t lowered = p->eval_batch;
+
+	if (!p->eval_accumulation || a->plan.eval_batch == a->q.plan.eval_batch)
+		return false;
+	p->eval_batch = a->q.plan.eval_batch;
+	if (!room_for_evaluation(a, p))
+		p->eval_batch = lowered;
+	return p->eval_batch != lowered;
+}
+
 static bool can_evaluate(const struct asker *a, const struct oom_plan *plan)
 {
 	struct oom_plan p = *plan;
@@ -228,8 +250,12 @@ static enum oom_status judge_ladder(const struct asker *a, struct oom_ladder *l,
 {
 	struct end start = {l->start, l->start_eval, l->start_fits, false},
 		   top = {l->plan, l->eval, l->fits, false};
-	enum oom_status st = as_reported(a, &start);
+	const bool lowered = a->plan.eval_batch != a->q.plan.eval_batch;
+	enum oom_status st;
 
+	l->start.eval_batch = start.plan.eval_batch = a->q.plan.eval_batch;
+	st = lowered ? asker_judge(a, &start.plan, &start.eval, &start.as_reported) : as_reported(a, &start);
+	l->start_fits = l->start_fits && (!lowered || start.as_reported);
 	if (!st)
 		st = as_reported(a, &top);
 	if (st)
@@ -274,6 +300,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	struct end end;
 	enum oom_status st;
 
+	lower_pile(a);
 	asker_take_margin(a);
 	do {
 		st = look(a, out, &end);
@@ -292,6 +319,12 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 		return st;
 	out->asked = a->q;
 	end.plan.margin = a->q.plan.margin;
+	if (raise_pile(a, &end.plan))
+		st = asker_judge(a, &end.plan, &end.eval, &end.as_reported);
+	if (st)
+		return st;
+	if (out->from == OOM_FROM_ASKED && end.plan.eval_batch != out->ladder.start.eval_batch)
+		out->from = OOM_FROM_LADDER;
 	asker_judged(a, &end.plan, &end.eval, end.as_reported, &out->best);
 	out->changes = changes(out);
 	if (!out->best.eval_fits && end.plan.evaluates == OOM_EVALUATES_YES && end.plan.eval_batch > 1) {
@@ -356,6 +389,7 @@ static enum oom_status search_alone(struct asker *a, struct oom_search *out)
 	enum oom_status st;
 
 	q.verdicts_only = a->q.verdicts_only;
+	lower_pile(a);
 	asker_take_margin(a);
 	do {
 		st = oom_search(a->ev, a->q.model, &q, out, a->err);

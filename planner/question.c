@@ -63,6 +63,9 @@ void oom_question_settle(struct oom_question *q)
 		p->compute_capability = q->gpu->compute_capability;
 	if (q->gpu && !q->capacity_bytes)
 		q->capacity_bytes = q->gpu->capacity_bytes;
+	/* who says how many logits an evaluation keeps has one */
+	if (p->eval_accumulation && p->evaluates == OOM_EVALUATES_UNSAID)
+		p->evaluates = OOM_EVALUATES_YES;
 	if (q->lengths)
 		p->seq_len = longest_batch(q);
 	settle_precision(q);

@@ -25,6 +25,7 @@ struct solver {
 	int64_t step;                   /* values are numbers of steps */
 	int64_t most;                   /* the end of the range */
 	int64_t node;                   /* GPUs: beyond so many whole nodes count; 0: any number */
+	bool nodes;                     /* whole nodes alone */
 	bool plain_batch;               /* the micro-batch is what is solved for */
 	struct oom_search *found;       /* owned; NULL: as asked */
 	struct oom_error *err;
@@ -34,6 +35,8 @@ struct solver {
 
 static int64_t value_of(const struct solver *s, int64_t steps)
 {
+	if (s->nodes)
+		return steps * s->node;
 	return s->node && steps > s->node ? (steps - s->node + 1) * s->node : steps * s->step;
 }
 
@@ -187,6 +190,9 @@ static enum oom_status describe(const struct solver *s, int64_t steps, struct oo
 	out->value = value_of(s, steps);
 	out->step = s->step;
 	st = price(s, steps, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &yes, &out->plan);
+	out->evaluation_bytes = st || out->plan.evaluates != OOM_EVALUATES_YES ?
+					0 :
+					oom_evaluation_bytes(s->ev, s->model, &out->plan);
 	if (!st && !yes && out->eval.used_bytes <= oom_budget(s->q->capacity_bytes, &out->plan))
 		out->host_bytes = host_short(s, &out->plan, &out->eval);
 	return st;
@@ -307,7 +313,7 @@ static void set_range(struct solver *s, const struct solved *what, struct oom_so
 static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *out)
 {
 	enum { MOST = 65536 };
-	const int64_t top = s->node ? s->node - 1 + MOST / s->node : MOST;
+	const int64_t top = s->nodes ? MOST / s->node : s->node ? s->node - 1 + MOST / s->node : MOST;
 	int64_t hi = 1, lo = 0, ran = 1;
 	struct oom_eval e;
 	bool yes = false;
@@ -365,16 +371,19 @@ static enum oom_status memory(struct solver *s, struct oom_solution *out)
 static enum oom_status solve(struct solver *s, const struct solved *what, struct oom_solution *out)
 {
 	const struct oom_solve_query *q = s->q;
-	const bool global = what->by;
+	const bool global = what->batch && what->by;
 	enum oom_status st;
 
-	s->knob = oom_knob_find(global ? what->by : what->knob);
+	s->knob = oom_knob_find(what->by ? what->by : what->knob);
 	if (global)
 		s->plan.global_batch = 0;
 	s->plain_batch = what->batch;
 	s->step = q->step ? q->step : what->step ? what->step(s->model, q->plan) : 1;
 	out->fewest = what->fewest;
-	s->node = what->fewest && !q->step ? solved_node(q, out) : 0;
+	s->node = what->fewest && (what->nodes || !q->step) ? solved_node(q, out) : 0;
+	s->nodes = what->nodes;
+	if (what->evaluates)
+		s->plan.evaluates = OOM_EVALUATES_YES;
 	st = oom_plan_check_open(q->plan, s->knob, s->err);
 	if (st)
 		return st;
@@ -386,6 +395,10 @@ static enum oom_status solve(struct solver *s, const struct solved *what, struct
 	st = what->fewest ? fewest_gpus(s, out) : largest_in_steps(s, out);
 	if (!st && out->exists && global)
 		out->value *= q->plan->grad_accum * oom_plan_data_parallel(q->plan);
+	if (s->nodes) {
+		out->value /= s->node;
+		out->neighbour /= s->node;
+	}
 	return st;
 }
 

@@ -97,15 +97,20 @@ static const struct solved solved[] = {
 	/* it costs nothing beyond the micro-batch it is cut into */
 	{.knob = "global-batch", .by = "micro-batch", .batch = true},
 	{.knob = "gpus", .fewest = true},
+	{.knob = "nodes", .by = "gpus", .fewest = true, .nodes = true},
 	{.knob = "gpu-memory", .no_changes = true},
-	{.knob = "eval-accumulation", .no_changes = true},
+	/* what changes make room for is a training step */
+	{.knob = "eval-batch", .no_changes = true, .evaluates = true},
+	{.knob = "eval-accumulation", .no_changes = true, .evaluates = true},
+	/* each takes its tokens of the sequence, which is as long as was asked */
+	{.knob = "images", .may_idle = true},
 };
 enum { SOLVED = sizeof(solved) / sizeof(solved[0]) };
 
 enum oom_status solved_find(const char *knob, const struct solved **out, struct oom_error *err)
 {
 	const char *names[SOLVED + 1] = {NULL}, *near;
-	char all[200] = "";
+	char all[300] = "";
 
 	if (!strcmp(knob, "layers"))
 		knob = "num-layers";

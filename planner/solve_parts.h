@@ -14,6 +14,8 @@ struct solved {
 	bool fewest;                    /* the least value that fits, in whole nodes */
 	bool batch;                     /* it is the batch of a rank: changes beside it leave it alone */
 	bool no_changes;                /* nothing exact makes room for it */
+	bool evaluates;                 /* it is about evaluations: the run has some */
+	bool nodes;                     /* whole nodes are counted, not their GPUs */
 	bool may_idle;                  /* there are models and plans that it changes nothing about */
 };
 /* By knob or alias; OOM_ERR_INVALID: it is none of them. */

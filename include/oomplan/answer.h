@@ -100,7 +100,7 @@ struct oom_expectation {
 /* One plan, priced and judged. */
 struct oom_judged {
 	struct oom_plan plan;
-	struct oom_eval eval;           /* replayed, with buckets */
+	struct oom_eval eval;           /* replayed, with buckets; the evaluation's phase at eval_batch, between steps */
 	bool fits_gpu;                  /* the verdict of oom_judge, or of the calibration, on the step and, if
 				 * the run has one, on the evaluation; true without a card */
 	bool fits;                      /* fits_gpu, and the host's memory suffices */
@@ -116,6 +116,11 @@ struct oom_judged {
 	uint64_t eval_used_bytes;
 	bool eval_fits;
 };
+/* Who is alive at the peak of every phase of a plan that was judged: of the evaluation as eval.peak has it, at its
+ * own batch between steps. */
+OOM_API enum oom_status oom_answer_anatomy(struct oom_evaluator *ev, const struct oom_model *model,
+					   const struct oom_judged *j, struct oom_anatomy *out,
+					   struct oom_error *err);
 /* Prices and judges exactly the configuration that was asked for.  Here and below, ev may be NULL: the call
  * then makes an evaluator of its own. */
 OOM_API enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_question *q,

@@ -85,7 +85,8 @@ OOM_API const char *oom_phase_str(enum oom_phase phase);
 OOM_API const char *oom_phase_column(enum oom_phase phase);
 
 struct oom_eval;
-/* True if the evaluated step has the phase.  Every step has all of them except the rollouts. */
+/* True if the evaluated step has the phase.  Every step has all of them except the rollouts; of what is judged
+ * (oomplan/answer.h) a run that never evaluates has no evaluation. */
 OOM_API bool oom_phase_occurs(const struct oom_eval *e, enum oom_phase phase);
 
 /* What the bytes that are alive at a peak belong to. */
@@ -227,9 +228,14 @@ OOM_API enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_mod
 				  unsigned flags, struct oom_eval *out, bool *fits,
 				  struct oom_error *err);
 
-/* The bytes that an evaluation between steps uses: a forward pass of the plan's eval_batch without
- * gradients, beside weights and optimizer states.  An estimate.  0 if the plan never evaluates or the
- * evaluation cannot be priced. */
+/* An evaluation between steps: a forward pass of the plan's eval_batch without gradients, beside weights
+ * and optimizer states.  An estimate.  0 if the plan never evaluates or the evaluation cannot be priced. */
+struct oom_evaluation {
+	uint64_t allocated_bytes, used_bytes;
+};
+OOM_API struct oom_evaluation oom_evaluation_of(struct oom_evaluator *ev, const struct oom_model *model,
+						const struct oom_plan *plan);
+/* Its used bytes alone. */
 OOM_API uint64_t oom_evaluation_bytes(struct oom_evaluator *ev, const struct oom_model *model,
 				      const struct oom_plan *plan);
 /* Whether that fits, where the plan says that the run evaluates; true where it does not say so. */

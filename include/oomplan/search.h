@@ -153,6 +153,7 @@ struct oom_solution {
 	/* the plan with the value; for gpus, sharded if it was not (--engine fsdp2 --zero 3) */
 	struct oom_plan plan;
 	struct oom_eval eval;           /* of plan, replayed, with buckets */
+	uint64_t evaluation_bytes;      /* what an evaluation of plan uses, an estimate; 0: nobody says that it has one */
 	/* The next value that can run, which does not fit, and the bytes it uses, replayed; UINT64_MAX if
 	 * none of the next 64 can run, or if no exact change makes it fit. */
 	int64_t neighbour;

@@ -21,7 +21,7 @@ const char *oom_phase_str(enum oom_phase p) { return phases[p][0]; }
 const char *oom_phase_column(enum oom_phase p) { return phases[p][1]; }
 bool oom_phase_occurs(const struct oom_eval *e, enum oom_phase p)
 {
-	return p != OOM_PHASE_ROLLOUTS || e->peak[p];
+	return (p != OOM_PHASE_ROLLOUTS && p != OOM_PHASE_EVAL) || e->peak[p];
 }
 const char *oom_bucket_str(enum oom_bucket b) { return buckets[b][0]; }
 const char *oom_bucket_column(enum oom_bucket b) { return buckets[b][1]; }

@@ -63,27 +63,39 @@ enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *mode
 /* The forward pass of the evaluation's batch above weights and states.  What the allocator keeps of
  * training is given back when it is needed: the share of reserved over allocated bytes is the
  * estimate's. */
-uint64_t oom_evaluation_bytes(struct oom_evaluator *ev, const struct oom_model *model,
-			      const struct oom_plan *p)
+struct oom_evaluation oom_evaluation_of(struct oom_evaluator *ev, const struct oom_model *model,
+					const struct oom_plan *p)
 {
+	struct oom_evaluation out = {0};
 	struct oom_plan q = *p;
 	struct oom_eval e;
 	uint64_t states;
 
-	q.micro_batch = p->eval_batch;
-	q.grad_accum = 1;
-	q.global_batch = 0;
+	/* where logits pile up the plan's own phase is that of its evaluation's batch (evaluate.c) */
+	if (!p->eval_accumulation || oom_rank_engine_of(p)) {
+		q.micro_batch = p->eval_batch;
+		q.grad_accum = 1;
+		q.global_batch = 0;
+	}
 	if (p->evaluates == OOM_EVALUATES_NO ||
 	    oom_evaluate(ev, model, &q, p->eval_accumulation ? OOM_EVAL_REPLAY : OOM_EVAL_FAST, &e, NULL) ||
 	    !e.overall_peak)
-		return 0;
+		return out;
 	/* where logits pile up the phase has the states in it already (oom_pile_up) */
 	states = !q.eval_accumulation && e.end[OOM_PHASE_OPT2] > e.end[OOM_PHASE_LOAD] ?
 			 e.end[OOM_PHASE_OPT2] - e.end[OOM_PHASE_LOAD] :
 			 0;
-	return e.used_bytes - e.reserved_bytes +
-	       (uint64_t)((double)(e.peak[OOM_PHASE_EVAL] + states) *
-			  ((double)e.reserved_bytes / (double)e.overall_peak));
+	out.allocated_bytes = e.peak[OOM_PHASE_EVAL] + states;
+	out.used_bytes = e.used_bytes - e.reserved_bytes +
+			 (uint64_t)((double)out.allocated_bytes *
+				    ((double)e.reserved_bytes / (double)e.overall_peak));
+	return out;
+}
+
+uint64_t oom_evaluation_bytes(struct oom_evaluator *ev, const struct oom_model *model,
+			      const struct oom_plan *p)
+{
+	return oom_evaluation_of(ev, model, p).used_bytes;
 }
 
 bool oom_evaluation_fits(struct oom_evaluator *ev, const struct oom_model *model,

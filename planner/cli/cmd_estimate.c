@@ -12,7 +12,7 @@ static void csv(const struct oom_eval *e)
 	oom_csv_head(&c, names);
 	for (int i = 0; i < OOM_PHASES; i++) {
 		if (!oom_phase_occurs(e, (enum oom_phase)i))
-			continue;               /* answers, where none are generated */
+			continue;               /* answers where none are generated, a run that never evaluates */
 		oom_csv_text(&c, oom_phase_column((enum oom_phase)i));
 		oom_csv_uint(&c, e->peak[i]);
 		oom_csv_uint(&c, e->end[i]);

@@ -43,7 +43,7 @@ static enum oom_status draw(const char *plot, struct oom_evaluator *ev, const st
 {
 	struct oom_anatomy a;
 	struct oom_out out;
-	enum oom_status st = oom_anatomy(ev, t->model, &j->plan, &j->eval, &a, err);
+	enum oom_status st = oom_answer_anatomy(ev, t->model, j, &a, err);
 
 	if (st)
 		return st;

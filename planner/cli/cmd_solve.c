@@ -46,6 +46,7 @@ static void found_json(struct oom_json *j, const struct oom_target *t, const str
 		oom_json_text(j, "gpus_per_node_from", from[s->node_from]);
 	}
 	bytes_or_null(j, "used_bytes", s->eval.used_bytes);
+	oom_json_uint(j, "evaluation_used_bytes", s->evaluation_bytes);
 	oom_json_text(j, "peak_phase", oom_phase_column(s->eval.peak_phase));
 	oom_json_uint(j, "capacity_bytes", t->q.capacity_bytes);
 	oom_json_int(j, "neighbour", s->neighbour);
@@ -91,12 +92,16 @@ static void none(const struct oom_target *t, const char *knob, const struct oom_
 	const uint64_t used = s->eval.used_bytes;
 
 	printf(gpus ? "no number of GPUs fits as asked: " : "no %s fits as asked: ", knob);
-	if (used == UINT64_MAX || !used)
-		printf("none that was tried can run");
-	else if (s->host_bytes)
+	if (used == UINT64_MAX || !used) {
+		puts("none that was tried can run");
+		return;
+	}
+	if (s->host_bytes)
 		printf("%" PRId64 " already needs %s of host RAM", s->value, oom_gib(s->host_bytes));
 	else if (gpus)
 		printf("%" PRId64 " of them still use %s each", s->value, oom_gib(used));
+	else if (s->evaluation_bytes && used <= oom_budget(t->q.capacity_bytes, &s->plan))
+		printf("%" PRId64 ": its evaluation already uses %s", s->value, oom_gib(s->evaluation_bytes));
 	else
 		printf("%" PRId64 " already uses %s", s->value, oom_gib(used));
 	if (s->host_bytes)
@@ -132,11 +137,14 @@ static void as_asked(const struct oom_job *job, const struct oom_target *t, cons
 	printf("%s: %" PRId64 "\n", knob, s->value);
 	if (job->quiet)
 		return;
-	printf("  %s it fits: %s used of %s; binding phase %s\n",
+	printf("  %s it fits: %s used of %s; binding phase %s",
 	       s->fewest ? "the fewest with which" : "the largest with which",
 	       oom_gib(s->eval.used_bytes), oom_gib(t->q.capacity_bytes),
 	       oom_phase_str(s->eval.peak_phase));
-	if (s->fewest && s->node && s->value > 1)
+	if (s->evaluation_bytes)
+		printf("; an evaluation of %" PRId64 " uses %s", s->plan.eval_batch, oom_gib(s->evaluation_bytes));
+	putchar('\n');
+	if (s->fewest && s->node && s->plan.gpus > 1)
 		printf("  in nodes of %" PRId64 " GPUs%s\n", s->node,
 		       s->node_from == OOM_NODE_RENTED  ? ", as machines with this card are mostly rented "
 							  "(--gpus-per-node)" :

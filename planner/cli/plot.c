@@ -172,8 +172,9 @@ void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_judged
 {
 	const struct oom_plan *p = &j->plan;
 	const struct oom_eval *e = &j->eval;
-	/* the last phase, answers, is there where some are generated */
-	const int phases = OOM_PHASES - !oom_phase_occurs(e, OOM_PHASE_ROLLOUTS);
+	/* answers are there where some are generated, an evaluation where the run evaluates */
+	const int phases = OOM_PHASES - !oom_phase_occurs(e, OOM_PHASE_ROLLOUTS) -
+			   !oom_phase_occurs(e, OOM_PHASE_EVAL);
 	const double bottom = TOP + phases * (BAR + GAP);
 	double step, most = scale(t, e, &step), per_gib = (WIDTH - LEFT - RIGHT) / most;
 	int decimals = step < 0.1 ? 2 : step < 1 ? 1 : 0;
@@ -189,8 +190,9 @@ void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_judged
 		oom_svg_text(out, LEFT + g * per_gib, bottom + 14, 11, OOM_ANCHOR_MIDDLE, SOFT,
 			     "%.*f%s", decimals, g, g + step > most ? " GiB" : "");
 	}
-	for (int i = 0; i < phases; i++)
-		end[i] = bar(out, TOP + i * (BAR + GAP), per_gib, e, a, i);
+	for (int i = 0, row = 0; i < OOM_PHASES; i++)
+		if (oom_phase_occurs(e, (enum oom_phase)i))
+			end[i] = bar(out, TOP + row++ * (BAR + GAP), per_gib, e, a, i);
 	if (t->q.capacity_bytes) {
 		const double x = LEFT + (double)t->q.capacity_bytes / GIB * per_gib,
 			     m = LEFT + (double)oom_budget(t->q.capacity_bytes, p) / GIB * per_gib;
@@ -200,8 +202,9 @@ void oom_plot_svg(FILE *out, const struct oom_target *t, const struct oom_judged
 		oom_svg_line(out, x, TOP - 6, x, bottom, LIMIT, NULL);
 		oom_svg_text(out, x, TOP - 10, 11, OOM_ANCHOR_MIDDLE, LIMIT, "capacity");
 	}
-	for (int i = 0; i < phases; i++)
-		label(out, end[i], TOP + i * (BAR + GAP), e, i);
+	for (int i = 0, row = 0; i < OOM_PHASES; i++)
+		if (oom_phase_occurs(e, (enum oom_phase)i))
+			label(out, end[i], TOP + row++ * (BAR + GAP), e, i);
 	legend(out, bottom + 40);
 	oom_svg_end(out);
 }

@@ -189,7 +189,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	       e->peak_module ? e->peak_module : "", e->peak_module && *e->peak_module ? ": " : "",
 	       e->peak_op ? e->peak_op : "");
 	if (e->peak_phase == OOM_PHASE_EVAL)
-		puts("  no rung cures this: eval_accumulation_steps=1, or "
+		puts("  no rung cures this: a smaller --eval-batch, eval_accumulation_steps=1, or "
 		     "preprocess_logits_for_metrics (oomplan explain M15)");
 	if (e->peak_phase == OOM_PHASE_ROLLOUTS)
 		puts("  no rung cures this: fewer answers at once (--grad-accum, --micro-batch), shorter ones "
@@ -241,14 +241,18 @@ static void anatomy(const struct oom_eval *e)
 		printf("  %-26s %12s\n", "rows under 1 MiB, together", oom_gib(rest));
 }
 
-static void phases(const struct oom_eval *e)
+static void phases(const struct oom_judged *j)
 {
+	const struct oom_eval *e = &j->eval;
+
 	printf("\npeak of each phase (allocated)\n");
 	for (int p = 0; p < OOM_PHASES; p++) {
 		if (!oom_phase_occurs(e, (enum oom_phase)p))
-			continue;               /* answers, where none are generated */
+			continue;               /* answers where none are generated, a run that never evaluates */
 		printf("  %-18s %12s  ", oom_phase_str((enum oom_phase)p), oom_gib(e->peak[p]));
 		bar(e->peak[p], e->overall_peak, 40);
+		if ((enum oom_phase)p == OOM_PHASE_EVAL)
+			printf(" batch %lld", (long long)j->plan.eval_batch);
 		printf("%s\n", (enum oom_phase)p == e->peak_phase ? " <- peak" : "");
 	}
 }
@@ -359,7 +363,7 @@ void oom_report_plan(const struct oom_job *job, const struct oom_target *t,
 		printf("  %s\n", t->q.note);
 	oom_report_lengths(t);
 	anatomy(&a->best.eval);
-	phases(&a->best.eval);
+	phases(&a->best);
 	host(t, &a->best);
 	if (a->searched && a->search.found)
 		oom_report_search(t, &a->as_asked.plan, &a->search);
@@ -380,6 +384,6 @@ void oom_report_estimate(const struct oom_job *job, const struct oom_target *t,
 		printf("  %s\n", t->q.note);
 	oom_report_lengths(t);
 	anatomy(&j->eval);
-	phases(&j->eval);
+	phases(j);
 	host(t, j);
 }

@@ -25,7 +25,7 @@ static void eval(struct oom_json *j, const struct oom_judged *x)
 	oom_json_object(j, "phases");
 	for (int p = 0; p < OOM_PHASES; p++) {
 		if (!oom_phase_occurs(e, (enum oom_phase)p))
-			continue;               /* answers, where none are generated */
+			continue;               /* answers where none are generated, a run that never evaluates */
 		oom_json_object(j, oom_phase_column((enum oom_phase)p));
 		oom_json_uint(j, "peak_bytes", e->peak[p]);
 		oom_json_uint(j, "end_bytes", e->end[p]);

@@ -294,6 +294,8 @@ def sweep(oomplan, q, asked, facts, layout, batches, hooks, axes=None):
                   "grad-accum": str(batches[1])})
     if axes is WIDER and engine == "deepspeed":
         fixed.update(SMALL_BUCKETS)
+    if axes is WIDER and asked["qlora"]:
+        fixed["kbit-prepare"] = "false"
     cmd += ["--%s=%s" % kv for kv in fixed.items()]
     r = subprocess.run(cmd, capture_output=True, text=True)
     return list(csv.DictReader(io.StringIO(r.stdout))) if r.returncode in (0, 1) else []
@@ -354,6 +356,8 @@ def fits_in(oomplan, q, asked, facts, rules, excused, layouts, axes):
             batches = (whole, 1) if hooks else (1, whole)
             for row in sweep(oomplan, q, asked, facts, layout, batches, hooks, axes):
                 plan = full_plan(row, asked, layout, batches)
+                if axes is WIDER and asked["qlora"]:
+                    plan["kbit_prepare"] = False
                 if not {r for r in broken(rules, plan, asked, facts)
                         if BY_ID[r]["verdict"] in ("refused", "other", "inadvisable")} - excused:
                     return plan

@@ -1,0 +1,172 @@
+/* What is said of a run's evaluations: one batch, one figure, and what makes room for them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/answer.h"
+
+struct fixture {
+	struct oom_keys keys;
+	struct oom_question q;
+	struct oom_model *model;
+	struct oom_evaluator *ev;
+};
+
+static void open_question(struct fixture *f, const char *model, uint64_t gib)
+{
+	struct oom_error err = {{0}};
+
+	memset(f, 0, sizeof(*f));
+	assert_int_equal(oom_keys_read_model(&f->keys, model, &err), OOM_OK);
+	assert_int_equal(oom_model_new(&f->model, &f->keys, &err), OOM_OK);
+	f->ev = oom_evaluator_new();
+	f->q = oom_question_default();
+	f->q.model = f->model;
+	f->q.capacity_bytes = gib << 30;
+	f->q.plan.precision = OOM_AMP_BF16;
+	f->q.plan.micro_batch = 1;
+	f->q.plan.seq_len = 512;
+}
+
+static void close_question(struct fixture *f)
+{
+	oom_evaluator_free(f->ev);
+	oom_model_free(f->model);
+	oom_keys_release(&f->keys);
+}
+
+static struct oom_judged judged(const struct fixture *f)
+{
+	struct oom_error err = {{0}};
+	struct oom_judged j;
+
+	if (oom_answer_as_asked(f->ev, &f->q, &j, &err))
+		fail_msg("%s", err.text);
+	return j;
+}
+
+/* The phase is a pass of its own batch, as measured before the first step (eval_fwd_peak of the measured rows), above
+ * the optimizer's states, which are there between steps. */
+static void test_own_batch(void **state)
+{
+	struct fixture f;
+	struct oom_judged j, other;
+	struct oom_anatomy a;
+	struct oom_plan alone;
+	struct oom_eval e;
+	uint64_t sum = 0;
+
+	(void)state;
+	open_question(&f, "SmolLM2-135M", 24);
+	f.q.plan.eval_batch = 5;
+	j = judged(&f);
+	f.q.plan.micro_batch = 2;
+	other = judged(&f);
+	assert_int_equal(j.eval.peak[OOM_PHASE_EVAL], other.eval.peak[OOM_PHASE_EVAL]);
+	assert_true(j.eval.peak[OOM_PHASE_BWD2] < other.eval.peak[OOM_PHASE_BWD2]);
+	alone = j.plan;
+	alone.micro_batch = 5;
+	assert_int_equal(oom_evaluate(f.ev, f.model, &alone, OOM_EVAL_FAST, &e, NULL), OOM_OK);
+	assert_int_equal(j.eval.peak[OOM_PHASE_EVAL],
+			 e.peak[OOM_PHASE_EVAL] + e.end[OOM_PHASE_OPT2] - e.end[OOM_PHASE_LOAD]);
+	/* who is alive adds up to it */
+	assert_int_equal(oom_answer_anatomy(f.ev, f.model, &j, &a, NULL), OOM_OK);
+	for (int b = 0; b < OOM_BUCKETS; b++)
+		sum += a.bucket[OOM_PHASE_EVAL][b];
+	assert_int_equal(sum, j.eval.peak[OOM_PHASE_EVAL]);
+	assert_true(a.bucket[OOM_PHASE_EVAL][OOM_BUCKET_OPT] >= j.eval.opt_bytes);
+	/* a run that never evaluates has no such phase */
+	f.q.plan.evaluates = OOM_EVALUATES_NO;
+	j = judged(&f);
+	assert_false(oom_phase_occurs(&j.eval, OOM_PHASE_EVAL));
+	assert_true(oom_phase_occurs(&other.eval, OOM_PHASE_EVAL));
+	close_question(&f);
+}
+
+/* Logits that pile up: what they use is one figure, wherever it is said. */
+static void test_pile_is_one_figure(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	open_question(&f, "SmolLM2-135M", 80);
+	for (f.q.plan.eval_accumulation = 4; f.q.plan.eval_accumulation <= 64; f.q.plan.eval_accumulation *= 4) {
+		const struct oom_judged j = judged(&f);
+
+		if (j.eval.peak_phase == OOM_PHASE_EVAL)
+			assert_int_equal(j.eval.used_bytes, j.eval_used_bytes);
+		assert_int_equal(j.fits_gpu, j.eval.used_bytes <= oom_budget(f.q.capacity_bytes, &j.plan));
+	}
+	close_question(&f);
+}
+
+/* Where the pile alone has no room, a smaller batch of the evaluation is the whole plan; one that is larger by half
+ * has no room. */
+static void test_pile_is_cured_by_its_batch(void **state)
+{
+	struct oom_error err = {{0}};
+	struct oom_answer answer;
+	struct oom_judged j;
+	struct fixture f;
+	char options[200];
+
+	(void)state;
+	open_question(&f, "SmolLM2-135M", 24);
+	f.q.plan.eval_batch = 16;
+	f.q.plan.eval_accumulation = 40;
+	assert_int_equal(oom_answer(f.ev, &f.q, &answer, &err), OOM_OK);
+	assert_false(answer.as_asked.fits_gpu);
+	assert_int_equal(answer.as_asked.plan.eval_batch, 16);
+	assert_true(answer.best.fits_gpu);
+	assert_int_equal(answer.changes, 1);
+	assert_int_equal(answer.best.plan.micro_batch, 1);
+	assert_ptr_equal(strstr(oom_plan_options(&answer.as_asked.plan, &answer.best.plan, options, sizeof(options)),
+				"--eval-batch="), options);
+	assert_null(strchr(options, ' '));
+	f.q.plan.eval_batch = 2 * answer.best.plan.eval_batch;
+	j = judged(&f);
+	assert_false(j.fits_gpu);
+	f.q.plan.eval_batch = answer.best.plan.eval_batch;
+	j = judged(&f);
+	assert_true(j.fits_gpu);
+	assert_int_equal(j.eval.used_bytes, answer.best.eval.used_bytes);
+	close_question(&f);
+}
+
+/* The largest batch of an evaluation by solve: estimate, told that the run evaluates, agrees on it and on the next. */
+static void test_solved(void **state)
+{
+	struct oom_error err = {{0}};
+	struct oom_solution s;
+	struct fixture f;
+
+	(void)state;
+	open_question(&f, "SmolLM2-135M", 24);
+	assert_int_equal(oom_answer_solve(f.ev, &f.q, "eval-batch", 0, false, &s, &err), OOM_OK);
+	assert_true(s.exists && s.value > 1);
+	assert_int_equal(s.evaluation_bytes, oom_evaluation_bytes(f.ev, f.model, &s.plan));
+	f.q.plan.evaluates = OOM_EVALUATES_YES;
+	f.q.plan.eval_batch = s.value;
+	assert_true(judged(&f).fits_gpu);
+	f.q.plan.eval_batch = s.value + 1;
+	assert_false(judged(&f).fits_gpu);
+	assert_true(s.neighbour == s.value + 1 && s.neighbour_evaluates);
+	/* changes of the training step make no room for it */
+	assert_int_equal(oom_answer_solve(f.ev, &f.q, "eval-batch", 0, true, &s, &err), OOM_OK);
+	assert_false(s.tried);
+	close_question(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_batch), cmocka_unit_test(test_pile_is_one_figure),
+					   cmocka_unit_test(test_pile_is_cured_by_its_batch),
+					   cmocka_unit_test(test_solved)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
