@@ -4,6 +4,7 @@
 
 #include "check_tables.h"
 #include "oomplan/runs.h"
+#include "page.h"
 #include "term.h"
 
 int oom_check_usage(const struct oom_job *job)
@@ -150,8 +151,13 @@ int oom_check_end(struct oom_check *c)
 		printed |= !file;
 		code = lost ? lost : code;
 	}
-	if (!printed)
+	if (!printed) {
+		struct oom_page page;
+
+		oom_page_begin(&page);
 		check_write_text(stdout, c, fitting);
+		oom_page_end(&page);
+	}
 	oom_check_release(c);
 	return code;
 }

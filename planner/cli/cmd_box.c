@@ -5,6 +5,7 @@
 #include "box_out.h"
 #include "commands.h"
 #include "oomplan/rules.h"
+#include "page.h"
 #include "term.h"
 
 OOM_WORD_LIST(static, rank_choice, OOM_BOX_RANKS)
@@ -98,8 +99,8 @@ static int figures(const struct args *a, struct oom_box_query *q)
 	return 0;
 }
 
-/* The answer in the form that was asked for, and what no form is silent about. */
-static int show(const struct args *a, const struct oom_target *t, const struct oom_offers *offers, const struct oom_boxes *b,
+/* The answer in the form that was asked for. */
+static int answer(const struct args *a, const struct oom_target *t, const struct oom_offers *offers, const struct oom_boxes *b,
 		const struct oom_box_view *view)
 {
 	const struct oom_job *job = &a->job;
@@ -116,8 +117,25 @@ static int show(const struct args *a, const struct oom_target *t, const struct o
 		oom_report_precision(t);
 		oom_report_lengths(t);
 	}
-	oom_box_left_out(offers);
 	return 0;
+}
+
+/* On a page where it is for people, and what no form is silent about. */
+static int show(const struct args *a, const struct oom_target *t, const struct oom_offers *offers, const struct oom_boxes *b,
+		const struct oom_box_view *view)
+{
+	const bool text = !a->job.json && !a->job.csv && !oom_emit_prints(&a->job);
+	struct oom_page page;
+	int code;
+
+	if (text)
+		oom_page_begin(&page);
+	code = answer(a, t, offers, b, view);
+	if (text)
+		oom_page_end(&page);
+	if (!a->compare)
+		oom_box_left_out(offers);
+	return code;
 }
 
 static int run(struct oom_job *job)

@@ -8,6 +8,7 @@
 #include "json.h"
 #include "oomplan/calibrate.h"
 #include "out.h"
+#include "page.h"
 #include "term.h"
 
 struct args {
@@ -279,6 +280,7 @@ static int run(struct oom_job *job)
 	struct false_fits rates = {0};
 	struct rows r = {0};
 	enum oom_status st = OOM_OK;
+	struct oom_page page;
 
 	if (!file && !a->report)
 		return oom_complain(OOM_EXIT_USAGE,
@@ -307,10 +309,12 @@ static int run(struct oom_job *job)
 			json(&c, &r, &rates);
 		else if (job->csv)
 			residuals(&c, &r);
-		else
+		else {
+			oom_page_begin(&page);
 			show(&c, &r);
-		if (!job->csv && !job->json)
 			false_fits(NULL, &rates);
+			oom_page_end(&page);
+		}
 		if (a->output)
 			st = write(a->output, &c, &err);
 	}

@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "diagnose.h"
+#include "page.h"
 #include "term.h"
 
 struct args {
@@ -177,10 +178,13 @@ static bool counts_steps(enum oom_crash_work work)
 static void show(struct output *o, const struct oom_target *t, const struct oom_crash *c,
 		 const struct oom_crash_log *log, const struct oom_comparison *m, const struct oom_patch *patch)
 {
+	struct oom_page page;
+
 	if (o->job->json) {
 		last_json(o, c, log, m, patch);
 		return;
 	}
+	oom_page_begin(&page);
 	if (o->all_messages)
 		printf("the one that counts:\n");
 	text(c);
@@ -189,6 +193,7 @@ static void show(struct output *o, const struct oom_target *t, const struct oom_
 		printf("allocated rises from message to message: see oomplan explain M20\n");
 	if (m)
 		oom_compare_text(o->job, t, c, m);
+	oom_page_end(&page);            /* a patch's lines stay whole */
 	if (m && o->job->reading && m->searched && !m->asked.fits_gpu && on_card(c))
 		oom_patch_text(m, patch, patch != NULL);
 }

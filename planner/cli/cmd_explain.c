@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "oomplan/lore.h"
+#include "page.h"
 #include "term.h"
 
 struct filter {
@@ -79,40 +80,47 @@ static int seconds(const struct oom_target *t)
 	return 0;
 }
 
-static int run(struct oom_job *job)
+static int ledger(const struct oom_job *job, const struct oom_target *t)
 {
-	const struct args *a = (const struct args *)job;
 	struct filter f = {job->words.n ? job->words.items[0] : NULL, 0};
+	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_error err = {{0}};
-	struct oom_evaluator *ev;
-	struct oom_target t;
 	enum oom_status st;
-	int code;
+	int code = 0;
 
-	if (lore(job))
-		return OOM_EXIT_FITS;
-	code = oom_target_open(job, &t, false);
-	if (code)
-		return code;
-	if (a->time) {
-		code = seconds(&t);
-		oom_target_close(&t);
-		return code;
-	}
-	ev = oom_evaluator_new();
 	printf("b = micro-batch %lld, s = sequence %lld, t = target; sizes are allocator blocks "
 	       "(multiples of 512 B)\n"
 	       "source of the structure: family %s\n\n",
-	       (long long)t.q.plan.micro_batch, (long long)t.q.plan.seq_len,
-	       oom_model_family(t.model));
-	st = ev ? oom_ledger_each(ev, t.model, &t.q.plan, show, &f, &err) : OOM_ERR_MEMORY;
+	       (long long)t->q.plan.micro_batch, (long long)t->q.plan.seq_len,
+	       oom_model_family(t->model));
+	st = ev ? oom_ledger_each(ev, t->model, &t->q.plan, show, &f, &err) : OOM_ERR_MEMORY;
 	if (st)
 		code = oom_failed(st, &err);
 	else if (f.term && !f.shown)
 		code = oom_complain(OOM_EXIT_USAGE, "no row, module or kind contains \"%s\"",
 				    f.term);
 	oom_evaluator_free(ev);
-	oom_target_close(&t);
+	return code;
+}
+
+static int run(struct oom_job *job)
+{
+	const struct args *a = (const struct args *)job;
+	struct oom_page page;
+	struct oom_target t;
+	int code;
+
+	oom_page_begin(&page);
+	if (lore(job)) {
+		oom_page_end(&page);
+		return OOM_EXIT_FITS;
+	}
+	code = oom_target_open(job, &t, false);
+	if (!code) {
+		code = a->time ? seconds(&t) : ledger(job, &t);
+		oom_target_close(&t);
+	}
+	oom_page_end(&page);
 	return code;
 }
 

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "oomplan/box.h"
 #include "oomplan/sweep.h"
+#include "page.h"
 #include "table.h"
 #include "term.h"
 
@@ -19,13 +20,27 @@ static void models(void)
 		puts(name);
 }
 
-/* Prints and releases; on a terminal the last column is wrapped, in a pipe lines stay whole. */
+/* Prints and releases; on a page the last column is wrapped, in a pipe lines stay whole. */
 static int show(struct oom_table *t)
 {
-	const bool done = oom_table_print(t, stdout, oom_term_is_tty() ? oom_term_width() : 0);
+	const bool done = oom_table_print(t, stdout, oom_page_folds() ? oom_term_width() : 0);
 
 	oom_table_release(t);
 	return done ? OOM_EXIT_FITS : oom_complain(OOM_EXIT_INPUT, "out of host memory");
+}
+
+/* Names with a blank after each semicolon, where a line may break. */
+static const char *apart(const char *names, char *out, size_t size)
+{
+	size_t n = 0;
+
+	for (; *names && n + 2 < size; names++) {
+		out[n++] = *names;
+		if (*names == ';' && names[1] != ' ')
+			out[n++] = ' ';
+	}
+	out[n] = 0;
+	return out;
 }
 
 static int gpus(void)
@@ -34,6 +49,7 @@ static int gpus(void)
 	struct oom_gpus gpus = {0};
 	struct oom_error err = {{0}};
 	struct oom_table t;
+	char names[2 * sizeof(gpus.items->aliases)];
 
 	if (oom_gpus_load(&gpus, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
@@ -45,7 +61,7 @@ static int gpus(void)
 		oom_table_cell(&t,
 			       oom_format_bytes(gpus.items[i].capacity_bytes, size, sizeof(size)));
 		oom_table_cell(&t, oom_capacity_kind_str(gpus.items[i].capacity_kind));
-		oom_table_cell(&t, gpus.items[i].aliases);
+		oom_table_cell(&t, apart(gpus.items[i].aliases, names, sizeof(names)));
 	}
 	oom_gpus_release(&gpus);
 	return show(&t);
@@ -198,11 +214,18 @@ static const char *list_word(size_t i)
 
 static int run(struct oom_job *job)
 {
+	struct oom_page page;
 	size_t i = 0;
+	int code;
 
 	while (list_word(i) && strcmp(list_word(i), job->words.items[0]))
 		i++;
-	return list_word(i) ? lists[i].print() : OOM_EXIT_USAGE;
+	if (!list_word(i))
+		return OOM_EXIT_USAGE;
+	oom_page_begin(&page);
+	code = lists[i].print();
+	oom_page_end(&page);
+	return code;
 }
 
 static const struct oom_option options[] = {OOM_OPTIONS_COMMON, OOM_OPTIONS_END};

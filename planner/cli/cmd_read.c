@@ -5,6 +5,7 @@
 #include "json.h"
 #include "oomplan/reading.h"
 #include "out.h"
+#include "page.h"
 
 static const char *const kinds[] = {
 	[OOM_SETTING_USED] = "used",
@@ -85,7 +86,9 @@ static void print_text(const struct oom_reading *r)
 	struct oom_plan plan = oom_plan_default();
 	const struct oom_reading_knob *k;
 	const char *file, *framework;
+	struct oom_page page;
 
+	oom_page_begin(&page);
 	for (size_t i = 0; (file = oom_reading_file(r, i, &framework)) != NULL; i++)
 		printf("%s: %s\n", file, framework);
 	for (size_t i = 0; (k = oom_reading_knob_at(r, i)) != NULL; i++) {
@@ -97,6 +100,7 @@ static void print_text(const struct oom_reading *r)
 			       *k->from->source ? ": " : "", k->from->source);
 		printf("\n");
 	}
+	oom_page_end(&page);
 	fflush(stdout);
 	oom_reading_apply(r, &plan, complain, NULL);
 }

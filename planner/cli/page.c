@@ -8,15 +8,20 @@
 
 #include "term.h"
 
-void oom_page_begin(struct oom_page *page)
+bool oom_page_folds(void)
 {
 	const char *columns = getenv("COLUMNS");
 
+	return oom_term_is_tty() || (columns && *columns);
+}
+
+void oom_page_begin(struct oom_page *page)
+{
 	page->text = NULL;
 	/* asked now: standard output is another one until the end */
 	(void)oom_term_color();
 	(void)oom_term_width();
-	if (!oom_term_is_tty() && !(columns && *columns))
+	if (!oom_page_folds())
 		return;
 	fflush(stdout);
 	page->text = tmpfile();

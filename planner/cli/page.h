@@ -2,7 +2,11 @@
 #ifndef OOM_CLI_PAGE_H
 #define OOM_CLI_PAGE_H
 
+#include <stdbool.h>
 #include <stdio.h>
+
+/* Standard output is a terminal, or COLUMNS says how wide a page is. */
+bool oom_page_folds(void);
 
 struct oom_page {
 	FILE *text;                     /* what was printed so far; NULL: it went out as it was */
