@@ -111,7 +111,8 @@ struct oom_box_query {
 	unsigned allow;
 	enum oom_box_rank rank;
 	const char *providers;          /* names joined by commas; NULL: all */
-	const char *gpu;                /* NULL: all */
+	const char *gpu;                /* NULL: all; else every card that the word may name */
+	int64_t gpus_each;              /* machines of exactly so many cards; 0: any */
 	double max_usd_h;               /* 0: any */
 	double min_headroom;            /* share of the card that stays free, 0 to below 1 */
 	int64_t max_nodes;              /* the fewest nodes that suffice are used, up to this many */

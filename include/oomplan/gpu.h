@@ -2,6 +2,7 @@
 #ifndef OOMPLAN_GPU_H
 #define OOMPLAN_GPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,6 +50,17 @@ OOM_API void oom_gpus_release(struct oom_gpus *gpus);
  * cards of different sizes share is OOM_ERR_UNKNOWN, and the text lists them.  note may be NULL. */
 OOM_API enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word,
 				     struct oom_gpu *out, char note[256], struct oom_error *err);
+/* Whether the card of this name is one of those that the word may name, of whatever memory size: "H100" is the PCIe
+ * and the SXM card. */
+OOM_API bool oom_gpu_may_be(const struct oom_gpus *gpus, const char *word, const char *name);
+
+/* "8xA100-80G", "A100:8", "A100 x8"; "2x8xH100", "2xH100:8": a card's name and how many there are of it, over all
+ * nodes.  False: the word has no number. */
+struct oom_gpu_count {
+	char name[100];
+	int64_t gpus, nodes;
+};
+OOM_API bool oom_gpu_counted(const char *word, struct oom_gpu_count *out);
 OOM_API const char *oom_capacity_kind_str(enum oom_capacity_kind kind);
 
 #ifdef __cplusplus

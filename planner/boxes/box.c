@@ -197,7 +197,9 @@ static bool wanted(const struct finder *f, const struct oom_offer *o)
 		if (!found)
 			return false;
 	}
-	if (f->gpu && strcmp(f->gpu, f->offers->gpus.items[o->gpu].name))
+	if (f->q->gpu && !oom_gpu_may_be(&f->offers->gpus, f->q->gpu, f->offers->gpus.items[o->gpu].name))
+		return false;
+	if (f->q->gpus_each && o->gpu_count != f->q->gpus_each)
 		return false;
 	return !(f->q->max_usd_h > 0) || (!isnan(hour) && hour <= f->q->max_usd_h);
 }
@@ -218,6 +220,14 @@ enum oom_status finder_with_nodes(struct finder *f, const struct oom_offer *o, i
 	return st ? st : finder_fill(f, o, &f->group[g], b);
 }
 
+static bool names_a_card(const struct oom_gpus *gpus, const char *word)
+{
+	for (size_t i = 0; i < gpus->n; i++)
+		if (oom_gpu_may_be(gpus, word, gpus->items[i].name))
+			return true;
+	return false;
+}
+
 enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom_model *model,
 			       const struct oom_plan *plan, const struct oom_box_query *q,
 			       struct oom_boxes *out, struct oom_error *err)
@@ -229,12 +239,8 @@ enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom
 	struct oom_gpu card;
 
 	memset(out, 0, sizeof(*out));
-	if (q->gpu) {
-		st = oom_gpu_find(&offers->gpus, q->gpu, &card, NULL, err);
-		if (st)
-			return st;
-		f.gpu = card.name;
-	}
+	if (q->gpu && !names_a_card(&offers->gpus, q->gpu))
+		return oom_gpu_find(&offers->gpus, q->gpu, &card, NULL, err);
 	f.ev = oom_evaluator_new();
 	out->items = malloc((offers->n + 1) * sizeof(*out->items));
 	turns = finder_turns(offers);

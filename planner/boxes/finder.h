@@ -33,7 +33,6 @@ struct finder {
 	struct group *group;
 	size_t n_groups, cap_groups, last;      /* last: asked about */
 	time_t now;                     /* looked at once: all prices are as old as on one day */
-	const char *gpu;                /* the table's name of the card asked for; NULL: all */
 	struct oom_error *err;
 };
 

@@ -145,6 +145,8 @@ static int run(struct oom_job *job)
 				  .rank = (enum oom_box_rank)a->rank,
 				  .providers = a->providers,
 				  .gpu = job->gpu,
+				  /* "8xH100": machines of eight, "2x8xH100": two of them */
+				  .gpus_each = job->gpu && job->gpu == job->card ? job->plan.gpus / job->plan.nodes : 0,
 				  .max_nodes = a->max_nodes ? a->max_nodes : 1,
 				  .spot = a->spot,
 				  .spot_hours = 24,

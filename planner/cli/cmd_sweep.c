@@ -22,7 +22,41 @@ struct args {
 	int format, objective;
 	int64_t threads;
 	bool plan_each, resume, keep_partial;
+	char cards[4000];               /* of --gpu, where it says how many of each */
 };
+
+/* "--gpu 8xH100,8xA100-80G": as many of every card, which then go by their names alone; an exit code. */
+static int count_cards(struct args *a)
+{
+	struct oom_job *job = &a->job;
+	char words[sizeof(a->cards)] = "", *save = NULL;
+	struct oom_gpu_count first = {{0}, 0, 0};
+	size_t n = 0, at = 0, counted = 0, cards = 0;
+
+	for (size_t i = 0; i < a->gpus.n && n < sizeof(words); i++)
+		n += (size_t)snprintf(words + n, sizeof(words) - n, "%s%s", i ? "," : "", a->gpus.items[i]);
+	if (n >= sizeof(words))
+		return 0;               /* too long is said where the axis is made */
+	for (char *w = strtok_r(words, ",", &save); w; w = strtok_r(NULL, ",", &save), cards++) {
+		struct oom_gpu_count c;
+		const bool is = oom_gpu_counted(w, &c);
+
+		first = !cards && is ? c : first;
+		if (is ? cards != counted || c.gpus != first.gpus || c.nodes != first.nodes : counted)
+			return oom_complain(OOM_EXIT_USAGE,
+					    "--gpu: not as many GPUs of every card: the axis gpus, or a list (--from) "
+					    "with the columns gpu and gpus, says how many");
+		counted += is;
+		at += (size_t)snprintf(a->cards + at, sizeof(a->cards) - at, "%s%s", cards ? "," : "", is ? c.name : w);
+		job->gpu = w;
+		if (is && oom_job_count_gpus(job))
+			return OOM_EXIT_USAGE;
+	}
+	job->gpu = NULL;
+	if (counted)
+		a->gpus = (struct oom_list){.items = {a->cards}, .n = 1};
+	return 0;
+}
 
 /* "2/8" */
 static int read_shard(const char *shard, struct oom_sweep_options *o)
@@ -173,6 +207,8 @@ static int run(struct oom_job *job)
 
 	if (!code)
 		code = usage(a);
+	if (!code)
+		code = count_cards((struct args *)job);
 	if (!code && job->reading && !a->models.n)
 		code = oom_from_model(job);
 	if (code)

@@ -64,64 +64,29 @@ static int check_weights(const struct oom_job *job, struct oom_target *t)
 	return code;
 }
 
-/* The number in front of or behind a card's name, which *name, length *n, is left without; 0: none. */
-static int64_t count_in(const char *word, const char **name, size_t *n)
-{
-	const size_t digits = strspn(word, "0123456789"), size = strlen(word);
-	const char *x = word + digits + strspn(word + digits, " "), *tail = word + size;
-
-	*name = word;
-	*n = size;
-	if (digits && digits < 6 && (*x == 'x' || *x == 'X' || *x == '*')) {
-		*name = x + 1 + strspn(x + 1, " ");
-		*n = strlen(*name);
-		return strtoll(word, NULL, 10);
-	}
-	while (tail > word && strspn(tail - 1, "0123456789"))
-		tail--;
-	if (tail == word || !*tail || strlen(tail) > 5)
-		return 0;
-	/* "A100:8", "A100 x8"; the x of a name ("RTX 3090") has no blank before it */
-	if (tail[-1] == ':')
-		*n = (size_t)(tail - 1 - word);
-	else if (tail - word > 2 && (tail[-1] == 'x' || tail[-1] == 'X') && tail[-2] == ' ')
-		*n = (size_t)(tail - 2 - word);
-	return *n < size ? strtoll(tail, NULL, 10) : 0;
-}
-
 int oom_job_count_gpus(struct oom_job *job)
 {
-	const char *name = NULL, *inner;
-	size_t n = 0, m;
-	int64_t count = job->gpu ? count_in(job->gpu, &name, &n) : 0, nodes = 1;
-	/* "2x8xH100", "2xH100:8": nodes, and the cards of each */
-	const int64_t each = count && name != job->gpu ? count_in(name, &inner, &m) : 0;
+	struct oom_gpu_count c;
 
-	if (each) {
-		nodes = count;
-		count *= each;
-		name = inner;
-		n = m;
-	}
-	if (!count || !n || n >= sizeof(job->card))
+	if (!job->gpu || !oom_gpu_counted(job->gpu, &c))
 		return 0;
-	if (nodes > 1 && job->plan.nodes != 1 && job->plan.nodes != nodes && !job->reading)
+	if (c.nodes > 1 && job->plan.nodes != 1 && job->plan.nodes != c.nodes && !job->reading)
 		return oom_complain(OOM_EXIT_USAGE, "--gpu %s says %lld nodes, --nodes %lld",
-				    oom_shown(job->gpu), (long long)nodes, (long long)job->plan.nodes);
+				    oom_shown(job->gpu), (long long)c.nodes, (long long)job->plan.nodes);
 	/* the files of --from stand below the command line */
-	if (job->plan.gpus != 1 && job->plan.gpus != count && !job->reading)
+	if (job->plan.gpus != 1 && job->plan.gpus != c.gpus && !job->reading)
 		return oom_complain(OOM_EXIT_USAGE, "--gpu %s says %lld GPUs, --gpus %lld",
-				    oom_shown(job->gpu), (long long)count, (long long)job->plan.gpus);
-	if (count > (int64_t)oom_knob_find("gpus")->max)
+				    oom_shown(job->gpu), (long long)c.gpus, (long long)job->plan.gpus);
+	if (c.gpus > (int64_t)oom_knob_find("gpus")->max)
 		return oom_complain(OOM_EXIT_USAGE, "--gpu %s: %lld GPUs are more than --gpus takes",
-				    oom_shown(job->gpu), (long long)count);
-	if (nodes > (int64_t)oom_knob_find("nodes")->max)
+				    oom_shown(job->gpu), (long long)c.gpus);
+	if (c.nodes > (int64_t)oom_knob_find("nodes")->max)
 		return oom_complain(OOM_EXIT_USAGE, "--gpu %s: %lld nodes are more than --nodes takes",
-				    oom_shown(job->gpu), (long long)nodes);
-	job->plan.gpus = count;
-	if (nodes > 1)
-		job->plan.nodes = nodes;
-	snprintf(job->card, sizeof(job->card), "%.*s", (int)n, name);
+				    oom_shown(job->gpu), (long long)c.nodes);
+	job->plan.gpus = c.gpus;
+	if (c.nodes > 1)
+		job->plan.nodes = c.nodes;
+	snprintf(job->card, sizeof(job->card), "%s", c.name);
 	job->gpu = job->card;
 	return 0;
 }

@@ -237,6 +237,40 @@ static void note_others(const struct oom_gpus *gpus, const char *word, const cha
 		snprintf(note + n, 256 - n, ": \"%.40s\" is taken for %.60s", word, pick->name);
 }
 
+bool oom_gpu_may_be(const struct oom_gpus *gpus, const char *word, const char *name)
+{
+	const struct oom_gpu *asked = NULL;
+	char want[128];
+	int best = 0;
+
+	for (size_t i = 0; i < gpus->n; i++)
+		if (oom_same_word(gpus->items[i].name, word))
+			return !strcmp(gpus->items[i].name, name);
+	normalise(word, want, sizeof(want));
+	for (size_t i = 0; i < gpus->n && *want; i++) {
+		const int how = match(&gpus->items[i], want);
+
+		best = how > best ? how : best;
+		asked = strcmp(gpus->items[i].name, name) ? asked : &gpus->items[i];
+	}
+	return asked && best && match(asked, want) == best;
+}
+
+/* A known card and a number, where only the card is asked for. */
+static bool is_counted(const struct oom_gpus *gpus, const char *word)
+{
+	struct oom_gpu_count c;
+	char want[128];
+	bool known = false;
+
+	if (!oom_gpu_counted(word, &c))
+		return false;
+	normalise(c.name, want, sizeof(want));
+	for (size_t i = 0; i < gpus->n && *want && !known; i++)
+		known = match(&gpus->items[i], want) > 0;
+	return known;
+}
+
 enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, struct oom_gpu *out,
 			     char note[256], struct oom_error *err)
 {
@@ -263,6 +297,11 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 			first = i;
 		}
 	}
+	if (!best && is_counted(gpus, word))
+		return oom_error_set(err, OOM_ERR_UNKNOWN,
+				     "\"%s\" is a card and a number: here the card alone, and the knobs gpus and nodes "
+				     "(an axis, a column of the list) say how many",
+				     word);
 	if (!best)
 		return unknown(gpus, word, err);
 	for (size_t i = first; i < gpus->n; i++) {
