@@ -44,8 +44,24 @@ static int64_t next_nodes(const struct finder *f, const struct oom_box *b, int64
 	return asked > (double)most ? 0 : asked > (double)n ? (int64_t)asked : n + 1;
 }
 
+/* The nodes that come nearest to the deadline, where none meets it: all of them, unless fewer are as early. */
+static enum oom_status nearest_nodes(struct finder *f, const struct oom_offer *o, int64_t most, struct oom_box *b)
+{
+	struct oom_box all;
+	enum oom_status st;
+
+	if (!fits(b) || b->nodes >= most)
+		return OOM_OK;
+	st = finder_with_nodes(f, o, most, &all);
+	if (!st)
+		st = point(f, &all);
+	if (!st && fits(&all) && all.days < b->days)
+		*b = all;
+	return st;
+}
+
 /* More nodes only where fewer do not do: doubled until it fits, then the fewest between the last that did
- * not and it; more where that is late.  What is late with all of them stays as it is. */
+ * not and it; more where that is late. */
 static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o, int64_t most,
 				    struct oom_box *b)
 {
@@ -72,7 +88,7 @@ static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o,
 			st = point(f, &next);
 	}
 	if (!st && !does(b))
-		return OOM_OK;
+		return nearest_nodes(f, o, most, b);
 	while (!st && does(b) && high - low > 1) {
 		const int64_t mid = low + (high - low) / 2;
 		struct oom_box fewer;
@@ -162,7 +178,7 @@ enum oom_status finder_settle_points(struct finder *f)
 enum oom_status finder_one_offer(struct finder *f, const struct oom_offer *o, struct oom_box *b)
 {
 	const bool clusters = o->clusters;
-	const int64_t most = clusters && f->q->max_nodes > 1 ? f->q->max_nodes : 1;
+	int64_t most = clusters && f->q->max_nodes > 1 ? f->q->max_nodes : 1;
 	enum oom_status st;
 
 	if (f->q->nodes > 1 && !clusters) {
@@ -174,6 +190,9 @@ enum oom_status finder_one_offer(struct finder *f, const struct oom_offer *o, st
 		st = finder_with_nodes(f, o, f->q->nodes, b);
 		return st ? st : point(f, b);
 	}
+	/* a step of few sequences is not divided among more ranks */
+	while (most > 1 && finder_batch_is_small(f, most * o->gpu_count))
+		most--;
 	st = fewest_nodes(f, o, most, b);
 	return st ? st : beyond(f, most, b);
 }

@@ -94,7 +94,7 @@ enum oom_status oom_offers_attach(struct oom_offer_loader *l, struct oom_error *
 void oom_box_quote(const struct oom_gpu *card, const struct oom_box_query *q,
 		   const struct oom_step_time *t, struct oom_box *b);
 
-/* Drops points that are late, too dear or of an old price, where others are not. */
+/* Drops points that are late, too dear or of an old price, where others are not or less so. */
 void oom_boxes_only_answers(struct oom_boxes *out);
 
 /* Marks what nothing beats in both price and time. */

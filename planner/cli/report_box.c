@@ -277,7 +277,7 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *t,
 			oom_quote_rows(asked, o, b->items, 0, shown);
 		else
 			rows(asked, o, b, 0, shown);
-		printf(v->tokens > 0 ? "* nothing costs less and is done earlier\n" :
+		printf(v->tokens > 0 ? "* nothing that was tried, on any number of machines, costs less and is done earlier\n" :
 				       "* nothing is both cheaper an hour and faster\n");
 		if (v->tokens > 0)
 			oom_quote_notes(asked, b, v);

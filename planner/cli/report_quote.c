@@ -120,6 +120,9 @@ void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, co
 	const struct oom_box *first = &b->items[0];
 	size_t alone = 0;
 
+	if (first->late || first->over_budget)
+		printf("nothing is done %s%s%s: the nearest to that first\n", first->late ? "in time" : "",
+		       first->late && first->over_budget ? " and " : "", first->over_budget ? "for the money" : "");
 	printf("days and dollars: 85 of 100 such runs should lie between (models/step/time/README.md)");
 	if (first->failures.interval_s > 0)
 		printf("; interruptions cost the first %.1f %% with a checkpoint every %.1f h (Young, Daly; %s)",

@@ -61,7 +61,50 @@ static void a_fresh_price_leads(struct quoted *w)
 	assert_true(b.n_points >= 3);
 	for (size_t i = 0; i < b.n_points; i++)
 		assert_false(b.points[i].guessed || b.points[i].stale);
+	/* a row's star is that of the same machines among all that were tried */
+	assert_false(b.items[1].pareto);
+	for (size_t i = 0; i < b.n_points; i++)
+		if (b.points[i].offer == x->offer && b.points[i].nodes == x->nodes)
+			assert_true(b.points[i].pareto == x->pareto);
 	oom_boxes_release(&b);
+}
+
+/* Without tokens an old price is on no front either, as cheap as it may be. */
+static void an_old_price_is_on_no_front(struct quoted *w)
+{
+	const struct oom_box_query q = {.max_nodes = 1};
+	struct oom_boxes b;
+
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
+	assert_int_equal(b.fitting, 3);
+	for (size_t i = 0; i < b.n; i++)
+		assert_true(b.items[i].pareto == !strcmp(b.items[i].offer->instance, "fresh"));
+	oom_boxes_release(&b);
+}
+
+/* Nothing is done in time: the nearest to that leads, with all the machines that there may be, not the cheapest. */
+static void the_nearest_to_a_deadline_leads(struct quoted *w)
+{
+	const struct oom_box_query q = {.max_nodes = 4, .tokens = 1e9, .deadline_days = w->days / 1000};
+	struct oom_offers two = {0};
+	struct oom_boxes b;
+
+	read_text(&two, "own.csv",
+		  "provider,instance,gpu,gpu_count,network_gbps,ondemand_usd_h,price_date\n"
+		  "p,slow,A100-SXM4-80GB,8,1600,5,2999\n"
+		  "p,fast,H100-SXM5-80GB,8,3200,90,2999\n"
+		  "p,alone,H100-SXM5-80GB,1,,4,2999\n",
+		  OOM_OK, &w->err);
+	assert_int_equal(oom_boxes_find(&two, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
+	assert_int_equal(b.fitting, 3);
+	assert_string_equal(b.items[0].offer->instance, "fast");
+	assert_string_equal(b.items[1].offer->instance, "slow");
+	assert_string_equal(b.items[2].offer->instance, "alone");
+	assert_true(b.items[0].usd > b.items[1].usd && b.items[0].days < b.items[1].days);
+	for (size_t i = 0; i < b.n; i++)
+		assert_true(b.items[i].late && b.items[i].nodes == (b.items[i].offer->clusters ? 4 : 1));
+	oom_boxes_release(&b);
+	oom_offers_release(&two);
 }
 
 static void a_deadline_asks_for_nodes(struct quoted *w)
@@ -150,7 +193,9 @@ static void test_quote(void **state)
 	assert_int_equal(oom_keys_read_model(&w.keys, "Llama-3.1-8B", &w.err), OOM_OK);
 	assert_int_equal(oom_model_new(&w.model, &w.keys, &w.err), OOM_OK);
 	a_fresh_price_leads(&w);
+	an_old_price_is_on_no_front(&w);
 	a_deadline_asks_for_nodes(&w);
+	the_nearest_to_a_deadline_leads(&w);
 	a_step_is_not_divided_further(&w);
 	spot_is_interrupted(&w);
 	private_hosts_are_not_joined(&w);
