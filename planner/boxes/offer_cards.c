@@ -2,13 +2,15 @@
  *
  * Lists shorten names ("H100", "RTX4060Ti", "MI250") and tell cards of one name apart by the memory that they
  * state beside it; some name slices ("A100-MIG-1g.5gb").  A card is taken only where its memory is the stated one;
- * where that is not stated and cards of the name differ in it, none is.  Of several that are alike in this, eight in a
- * machine are the ones that are linked (SXM), fewer the one of least memory. */
+ * where that is not stated and cards of the name differ in it, none is.  Of several that are alike in this, the form
+ * (PCIe, SXM) decides if the card's name, the machine's or its provider says it; else eight in a machine are the ones
+ * that are linked, and fewer are the one of least power, which is the slower: a price is not to promise more. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "offers_parts.h"
 
@@ -181,14 +183,46 @@ static double named_memory(const char *name, char *out, size_t size)
 	return gb;
 }
 
-int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, double count, int *each)
+/* "SXM4", "sxm", "PCIE": letters of any case. */
+static bool says(const char *text, const char *form)
+{
+	const size_t n = strlen(form);
+
+	for (; *text; text++)
+		if (!strncasecmp(text, form, n))
+			return true;
+	return false;
+}
+
+enum oom_offer_form oom_offer_form(const char *text)
+{
+	const bool sxm = says(text, "sxm"), pcie = says(text, "pcie");
+
+	return sxm == pcie ? OOM_FORM_UNSAID : sxm ? OOM_FORM_SXM : OOM_FORM_PCIE;
+}
+
+/* Whether g is the likelier of two that go by one name. */
+static bool likelier(const struct oom_gpu *g, const struct oom_gpu *was, enum oom_offer_form form)
+{
+	const enum oom_offer_form mine = oom_offer_form(g->name), other = was ? oom_offer_form(was->name) : OOM_FORM_UNSAID;
+
+	if (form != OOM_FORM_UNSAID && mine != other)
+		return mine == form;
+	if (!was)
+		return false;
+	if (form == OOM_FORM_UNSAID && mine != OOM_FORM_UNSAID && other != OOM_FORM_UNSAID && g->tdp_w != was->tdp_w)
+		return g->tdp_w < was->tdp_w;
+	return g->capacity_bytes < was->capacity_bytes;
+}
+
+int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, enum oom_offer_form form, int *each)
 {
 	char want[100], bare[100];
 	const double said = named_memory(name, bare, sizeof(bare));
 	const bool told = (mem_gb > 4 && mem_gb < 2000) || said > 4;
 	const char *const slice = slice_of(name);
 	int32_t found = -1;
-	bool linked, differ = false;    /* in memory, those that are as near */
+	bool differ = false;    /* in memory, those that are as near */
 	int best = 0;
 
 	*each = 1;
@@ -197,12 +231,12 @@ int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem
 	if (!(mem_gb > 4 && mem_gb < 2000))
 		mem_gb = said;
 	plain(bare, want, sizeof(want));
-	linked = count >= 8 || strstr(want, "mega");   /* Google's H100 Mega are SXM */
+	if (strstr(want, "mega"))       /* Google's H100 Mega are SXM */
+		form = OOM_FORM_SXM;
 	for (size_t i = 0; *want && i < gpus->n; i++) {
 		const struct oom_gpu *g = &gpus->items[i], *was = found >= 0 ? &gpus->items[found] : NULL;
 		const bool board = told && strstr(g->name, "(one GCD)") && near(mem_gb, 2 * g->memory_gb);
 		const int how = strstr(g->name, " MIG ") ? 0 : named(g, want);
-		bool better;
 
 		if ((strstr(want, "pcie") && strstr(g->name, "-SXM")) || (strstr(want, "sxm") && strstr(g->name, "-PCIE")))
 			continue;
@@ -210,9 +244,7 @@ int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem
 			continue;
 		if (how >= best)
 			differ = how == best && (differ || (!told && fabs(was->memory_gb - g->memory_gb) > 0.5));
-		better = linked ? strstr(g->name, "-SXM") && !strstr(was ? was->name : "", "-SXM") :
-				      was && g->capacity_bytes < was->capacity_bytes;
-		if (how > best || (how == best && better)) {
+		if (how > best || (how == best && likelier(g, was, form))) {
 			found = (int32_t)i;
 			best = how;
 			*each = board ? 2 : 1;

@@ -104,22 +104,40 @@ bool oom_offer_is_other(const char *vendor, const char *name)
 	return false;
 }
 
-/* Looked up once for each name, memory and whether eight are linked. */
+/* Looked up once for each name, memory and form. */
 static struct oom_offer_name find_gpu(struct oom_offer_loader *l, const char *name, double mem_gb,
-				      double count)
+				      enum oom_offer_form form)
 {
 	struct oom_offer_name n = {.gpu_mem = mem_gb > 4 && mem_gb < 2000 ? (int)lround(mem_gb) : 0,
-				   .linked = count >= 8};
+				   .form = form};
 
 	for (size_t i = 0; i < l->n_seen; i++)
-		if (l->seen[i].gpu_mem == n.gpu_mem && l->seen[i].linked == n.linked &&
+		if (l->seen[i].gpu_mem == n.gpu_mem && l->seen[i].form == form &&
 		    !strcmp(l->seen[i].name, name))
 			return l->seen[i];
 	snprintf(n.name, sizeof(n.name), "%.47s", name);
-	n.gpu = oom_offer_card(&l->o->gpus, name, n.gpu_mem, count, &n.each);
+	n.gpu = oom_offer_card(&l->o->gpus, name, n.gpu_mem, form, &n.each);
 	if (l->n_seen < NAMES && strlen(name) < sizeof(n.name))
 		l->seen[l->n_seen++] = n;
 	return n;
+}
+
+/* How the cards are built: what their name says, or the machine's, or what the provider has; else eight in a machine
+ * are linked ones.  That nobody says it is counted where it makes a difference. */
+static struct oom_offer_name card_of(struct oom_offer_loader *l, const struct oom_offer *f, double count, double mem_gb)
+{
+	enum oom_offer_form form = oom_offer_form(f->gpu_name);
+
+	if (form == OOM_FORM_UNSAID)
+		form = oom_offer_form(f->instance);
+	if (form == OOM_FORM_UNSAID)
+		form = oom_provider_form(oom_provider_of(&l->providers, f->provider), f->gpu_name);
+	if (form == OOM_FORM_UNSAID) {
+		l->o->unsaid_form += find_gpu(l, f->gpu_name, mem_gb, OOM_FORM_PCIE).gpu !=
+				     find_gpu(l, f->gpu_name, mem_gb, OOM_FORM_SXM).gpu;
+		form = count >= 8 ? OOM_FORM_SXM : OOM_FORM_UNSAID;
+	}
+	return find_gpu(l, f->gpu_name, mem_gb, form);
 }
 
 /* ---- rows ---- */
@@ -154,7 +172,7 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 		oom_offer_share(o, f, count);
 		return OOM_OK;
 	}
-	card = find_gpu(l, f->gpu_name, mem_gb, count);
+	card = card_of(l, f, count, mem_gb);
 	f->gpu_count = (uint32_t)count * (uint32_t)card.each;
 	f->gpu = card.gpu;
 	if (f->gpu < 0) {

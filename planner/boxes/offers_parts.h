@@ -13,10 +13,12 @@ long offers_age_days(const char *date, time_t now);
 bool offers_stale_at(const struct oom_offer *o, time_t now);
 
 enum { OOM_OFFER_NAMES = 512 };
+/* How a card is built, where there are two of one name. */
+enum oom_offer_form { OOM_FORM_UNSAID, OOM_FORM_PCIE, OOM_FORM_SXM };
 struct oom_offer_name {                 /* a GPU's name already looked up */
 	char name[48];
 	int gpu_mem;                    /* GB the list states; 0: none */
-	bool linked;                    /* eight of them and more */
+	enum oom_offer_form form;
 	int each;                       /* devices that PyTorch sees of one */
 	int32_t gpu;
 };
@@ -26,6 +28,7 @@ struct oom_provider {
 	bool market;                    /* private hosts let their machines */
 	unsigned long linked_gpus;      /* machines of so many cards are linked; 0: none without being named so */
 	double storage_usd_gib_month, egress_usd_gib;
+	char sxm[40];                   /* cards of which it has the SXM form alone */
 };
 struct oom_providers {
 	struct oom_provider *items;
@@ -35,6 +38,8 @@ enum oom_status oom_providers_load(struct oom_providers *p, struct oom_error *er
 void oom_providers_release(struct oom_providers *p);
 /* Its row, or that of any provider. */
 const struct oom_provider *oom_provider_of(const struct oom_providers *p, const char *name);
+/* The form of its cards of this name. */
+enum oom_offer_form oom_provider_form(const struct oom_provider *p, const char *card);
 /* Whether it clusters, and the prices that the list is silent about. */
 void oom_provider_fill(const struct oom_provider *p, const struct oom_gpu *card, struct oom_offer *o);
 
@@ -71,7 +76,10 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *offe
 void oom_offer_share(struct oom_offers *o, const struct oom_offer *f, double count);
 /* The card that a list calls so; -1: none, or several of different memory.  mem_gb: stated, or 0.  each: how many
  * devices one of them is (two dies of a board). */
-int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, double count, int *each);
+int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, enum oom_offer_form form,
+		       int *each);
+/* The form that a name of a card or a machine says. */
+enum oom_offer_form oom_offer_form(const char *text);
 /* Whether the vendor's accelerators are no GPUs: TPUs, Trainium, Tenstorrent's. */
 bool oom_offer_is_other(const char *vendor, const char *name);
 /* NAN, counted, for a price that nobody charges. */

@@ -20,7 +20,7 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 {
 	struct oom_providers *p = ctx;
 	const char *name = oom_csv_cell(row, "provider"), *market = oom_csv_cell(row, "market"),
-		   *linked = oom_csv_cell(row, "linked_gpus");
+		   *linked = oom_csv_cell(row, "linked_gpus"), *sxm = oom_csv_cell(row, "sxm");
 	struct oom_provider *q;
 
 	if (!name || !market || !linked || !*name)
@@ -35,6 +35,8 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 	memcpy(q->name, name, strlen(name) < sizeof(q->name) ? strlen(name) : sizeof(q->name) - 1);
 	q->market = !strcmp(market, "yes");
 	q->linked_gpus = strtoul(linked, NULL, 10);
+	if (sxm)
+		oom_offer_copy(q->sxm, sizeof(q->sxm), sxm);
 	q->storage_usd_gib_month = dollars(row, "storage_usd_gib_month");
 	q->egress_usd_gib = dollars(row, "egress_usd_gib");
 	return OOM_OK;
@@ -60,6 +62,19 @@ const struct oom_provider *oom_provider_of(const struct oom_providers *p, const 
 		if (!strcasecmp(p->items[i].name, name))
 			return &p->items[i];
 	return p->items;
+}
+
+enum oom_offer_form oom_provider_form(const struct oom_provider *p, const char *card)
+{
+	const char *at = p->sxm;
+
+	for (; *at; at += strcspn(at, ";"), at += *at == ';') {
+		const size_t n = strcspn(at, ";");
+
+		if (n && !strncasecmp(card, at, n) && (!card[n] || card[n] == '-'))
+			return OOM_FORM_SXM;
+	}
+	return OOM_FORM_UNSAID;
 }
 
 /* Machines of private hosts have nothing but the internet between two of them, whatever a list says; else a

@@ -246,6 +246,9 @@ void oom_box_left_out(const struct oom_offers *o)
 	if (o->unknown_gpu)
 		oom_complain(0, "%zu rows of cards the table does not know were kept aside: %s%s", o->unknown_gpu, line,
 			     o->n_unknown == sizeof(o->unknown) / sizeof(o->unknown[0]) ? ", ..." : "");
+	if (o->unsaid_form)
+		oom_complain(0, "%zu rows do not say whether their cards are PCIe or SXM: eight in a machine and more were taken "
+			     "as SXM, fewer as PCIe, which is slower", o->unsaid_form);
 	n = 0;
 	for (size_t i = 0; i < o->n_share; i++)
 		n += (size_t)snprintf(whole + n, sizeof(whole) - n, "%s%s", i ? ", " : " (", o->share[i]);

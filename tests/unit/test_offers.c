@@ -127,30 +127,39 @@ static void test_json(void **state)
 
 /* What gpuhunt's constraints.py (@3584151) and SkyPilot's catalogues call cards, and the cards that they mean: by the
  * memory that a list states, by what eight in a machine are, slices by their parent, boards of two dies as two. */
+#define ANY OOM_FORM_UNSAID
+#define PCIE OOM_FORM_PCIE
+#define SXM OOM_FORM_SXM
+
 static void test_names(void **state)
 {
 	static const struct {
 		const char *name;
-		double memory, count;
+		double memory;
+		enum oom_offer_form form;
 		const char *card;               /* NULL: none */
 		int each;
 	} rows[] = {
-		{"A10", 24, 1, "A10", 1}, {"A10G", 24, 1, "A10G", 1},
-		{"H100", 80, 1, "H100-PCIE-80GB", 1}, {"H100", 80, 8, "H100-SXM5-80GB", 1},
-		{"H100-MEGA-80GB", 0, 4, "H100-SXM5-80GB", 1}, {"H100NVL", 94, 1, "H100-NVL-94GB", 1},
-		{"V100", 16, 8, "V100-SXM2-16GB", 1}, {"V100", 32, 8, "V100-SXM2-32GB", 1}, {"V100", 0, 8, NULL, 1},
-		{"RTX2060", 6, 1, "RTX-2060", 1}, {"RTX2060", 12, 1, "RTX-2060-12GB", 1},
-		{"RTX3050", 6, 1, "RTX-3050-6GB", 1}, {"RTX3060", 8, 1, "RTX-3060-8GB", 1},
-		{"RTX4060Ti", 16, 1, "RTX-4060-Ti-16GB", 1}, {"RTX4060Ti", 8, 1, "RTX-4060-Ti-8GB", 1},
-		{"RTX5060Ti", 8, 1, "RTX-5060-Ti-8GB", 1}, {"RTX_4090", 0, 1, "RTX-4090", 1},
-		{"RTX4090", 48, 1, NULL, 1},    /* a modified card: the list says so by its size */
-		{"GB200", 186, 4, "GB200", 1}, {"GB300", 0, 4, "GB300", 1}, {"B300", 270, 8, "B300-SXM-288GB", 1},
-		{"MI300X", 192, 8, "MI300X", 1}, {"MI250", 128, 4, "MI250X (one GCD)", 2},
-		{"Gaudi", 32, 8, "Gaudi", 1}, {"Gaudi3", 128, 8, "Gaudi3", 1},
-		{"A100-MIG-1g.5gb", 0, 1, "A100-SXM4-40GB MIG 1g.5gb", 1},
-		{"nvidia-a100-80gb-mig-2g.20gb", 0, 1, "A100-SXM4-80GB MIG 2g.20gb", 1},
-		{"H100-80GB-MIG-3g.40gb", 0, 1, "H100-SXM5-80GB MIG 3g.40gb", 1},
-		{"mig-1g.10gb", 0, 1, NULL, 1}, {"n300", 24, 1, NULL, 1}, {"", 0, 1, NULL, 1},
+		{"A10", 24, ANY, "A10", 1}, {"A10G", 24, ANY, "A10G", 1},
+		{"H100", 80, ANY, "H100-PCIE-80GB", 1}, {"H100", 80, SXM, "H100-SXM5-80GB", 1},
+		{"H100", 80, PCIE, "H100-PCIE-80GB", 1}, {"A100", 80, ANY, "A100-PCIE-80GB", 1},
+		{"A100-80GB", 0, ANY, "A100-PCIE-80GB", 1}, {"A100", 80, SXM, "A100-SXM4-80GB", 1},
+		{"A100", 40, ANY, "A100-PCIE-40GB", 1}, {"A100_80G_SXM4", 80, SXM, "A100-SXM4-80GB", 1},
+		{"L40S", 48, SXM, "L40S", 1}, {"V100", 32, ANY, "V100-PCIE-32GB", 1},
+		{"H100-MEGA-80GB", 0, ANY, "H100-SXM5-80GB", 1}, {"H100NVL", 94, ANY, "H100-NVL-94GB", 1},
+		{"V100", 16, SXM, "V100-SXM2-16GB", 1}, {"V100", 32, SXM, "V100-SXM2-32GB", 1}, {"V100", 0, SXM, NULL, 1},
+		{"RTX2060", 6, ANY, "RTX-2060", 1}, {"RTX2060", 12, ANY, "RTX-2060-12GB", 1},
+		{"RTX3050", 6, ANY, "RTX-3050-6GB", 1}, {"RTX3060", 8, ANY, "RTX-3060-8GB", 1},
+		{"RTX4060Ti", 16, ANY, "RTX-4060-Ti-16GB", 1}, {"RTX4060Ti", 8, ANY, "RTX-4060-Ti-8GB", 1},
+		{"RTX5060Ti", 8, ANY, "RTX-5060-Ti-8GB", 1}, {"RTX_4090", 0, ANY, "RTX-4090", 1},
+		{"RTX4090", 48, ANY, NULL, 1},    /* a modified card: the list says so by its size */
+		{"GB200", 186, ANY, "GB200", 1}, {"GB300", 0, ANY, "GB300", 1}, {"B300", 270, SXM, "B300-SXM-288GB", 1},
+		{"MI300X", 192, SXM, "MI300X", 1}, {"MI250", 128, ANY, "MI250X (one GCD)", 2},
+		{"Gaudi", 32, SXM, "Gaudi", 1}, {"Gaudi3", 128, SXM, "Gaudi3", 1},
+		{"A100-MIG-1g.5gb", 0, ANY, "A100-SXM4-40GB MIG 1g.5gb", 1},
+		{"nvidia-a100-80gb-mig-2g.20gb", 0, ANY, "A100-SXM4-80GB MIG 2g.20gb", 1},
+		{"H100-80GB-MIG-3g.40gb", 0, ANY, "H100-SXM5-80GB MIG 3g.40gb", 1},
+		{"mig-1g.10gb", 0, ANY, NULL, 1}, {"n300", 24, ANY, NULL, 1}, {"", 0, ANY, NULL, 1},
 	};
 	struct oom_error err = {{0}};
 	struct oom_gpus gpus = {0};
@@ -159,7 +168,7 @@ static void test_names(void **state)
 	assert_int_equal(oom_gpus_load(&gpus, &err), OOM_OK);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		int each = 1;
-		const int32_t at = oom_offer_card(&gpus, rows[i].name, rows[i].memory, rows[i].count, &each);
+		const int32_t at = oom_offer_card(&gpus, rows[i].name, rows[i].memory, rows[i].form, &each);
 		const char *got = at < 0 ? NULL : gpus.items[at].name;
 
 		if (!got != !rows[i].card || (got && (strcmp(got, rows[i].card) || each != rows[i].each)))
@@ -167,6 +176,35 @@ static void test_names(void **state)
 				 got ? got : "none", each, rows[i].card ? rows[i].card : "none", rows[i].each);
 	}
 	oom_gpus_release(&gpus);
+}
+
+/* The form that the machine's name says, or that its provider has alone; what nobody says is counted. */
+static void test_forms(void **state)
+{
+	static const char *const cards[] = {"A100-SXM4-80GB", "A100-PCIE-80GB", "A100-PCIE-80GB", "A100-SXM4-80GB",
+					    "L40S"};
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	read_text(&o, "list.csv",
+		  "provider,instance,gpu,gpu_count,gpu_memory_mib,ondemand_usd_h\n"
+		  "p,a_gpu_1x_a100_sxm4,A100,1,81920,2\n"
+		  "p,b_a100_pcie,A100-80GB,8,81920,2\n"
+		  "p,c,A100,4,81920,2\n"
+		  "p,d,A100,8,81920,2\n"
+		  "p,e,L40S,8,49152,2\n",
+		  OOM_OK, &err);
+	assert_int_equal(o.n, 5);
+	for (size_t i = 0; i < o.n; i++)
+		assert_string_equal(o.gpus.items[o.items[i].gpu].name, cards[i]);
+	assert_int_equal(o.unsaid_form, 2);
+	oom_offers_release(&o);
+	/* a2-ultragpu-1g (data/boxes.csv) */
+	read_text(&o, "list.csv", "provider,instance,gpu,gpu_count,ondemand_usd_h\ngcp,a,A100-80GB,1,5\n", OOM_OK, &err);
+	assert_string_equal(o.gpus.items[o.items[0].gpu].name, "A100-SXM4-80GB");
+	assert_int_equal(o.unsaid_form, 0);
+	oom_offers_release(&o);
 }
 
 /* Accelerators that are no GPUs, other currencies, several kinds in one machine, an unknown disk. */
@@ -234,7 +272,7 @@ static void test_stated_memory(void **state)
 	static const struct {
 		const char *instance, *card;
 	} want[] = {{"a", "A100-SXM4-80GB"}, {"b", "A100-SXM4-40GB"},  {"c", "V100-PCIE-16GB"},
-		    {"d", "A100-SXM4-40GB"}, {"e", "RTX-PRO-6000-Blackwell-WS"}, {"f", "Gaudi"},
+		    {"d", "A100-PCIE-40GB"}, {"e", "RTX-PRO-6000-Blackwell-WS"}, {"f", "Gaudi"},
 		    {"g", "B300-SXM-288GB"}};
 	struct oom_offers o = {0};
 	struct oom_error err = {{0}};
@@ -303,6 +341,7 @@ int main(void)
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_forms),
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_stated_memory),
 		cmocka_unit_test(test_fabrics),
