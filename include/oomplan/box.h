@@ -81,8 +81,9 @@ struct oom_box {
 	int64_t nodes;
 	enum oom_shortage shortage;
 	uint64_t short_bytes;           /* the bytes missing for the first shortage */
-	/* the cheapest plan that fits the cards; valid unless shortage is VRAM or LAYOUT */
-	struct oom_candidate plan;
+	/* The cheapest plan that fits the cards, shared by boxes of the same hardware and owned by struct
+	 * oom_boxes; never NULL, and empty (used_bytes 0) where no plan fits. */
+	const struct oom_candidate *plan;
 	struct oom_host_need need;
 	int64_t batch;                  /* sequences of a step; 0 without a plan */
 	double usd_h;                   /* all nodes; the spot price if that was asked for */
@@ -137,6 +138,8 @@ struct oom_boxes {
 	/* with tokens: every offer with every number of nodes that was tried and fits, sorted by days */
 	struct oom_box *points;
 	size_t n_points, cap_points;
+	struct oom_candidate **plans;   /* which items and points refer to */
+	size_t n_plans, cap_plans;
 };
 /* Finds the cheapest plan for every offer.  Offers with the same hardware are searched once. */
 OOM_API enum oom_status oom_boxes_find(const struct oom_offers *offers,

@@ -273,5 +273,8 @@ void oom_boxes_release(struct oom_boxes *b)
 		return;
 	free(b->items);
 	free(b->points);
+	for (size_t i = 0; i < b->n_plans; i++)
+		free(b->plans[i]);
+	free(b->plans);
 	memset(b, 0, sizeof(*b));
 }

@@ -21,6 +21,8 @@ struct group {
 	/* of the plan found, and of those beside it */
 	struct oom_host_need need[1 + OOM_ALTERNATIVES];
 	struct oom_step_time time[1 + OOM_ALTERNATIVES];
+	/* those of them that some box took */
+	const struct oom_candidate *kept[1 + OOM_ALTERNATIVES];
 };
 
 struct finder {

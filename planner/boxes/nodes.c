@@ -110,7 +110,7 @@ static enum oom_status guess(struct finder *f, const struct oom_box *chosen, int
 {
 	const struct oom_offer *o = chosen->offer;
 	struct group *g = &f->group[f->last];
-	struct oom_plan p = chosen->plan.plan;
+	struct oom_plan p = chosen->plan->plan;
 	struct oom_box b = *chosen;
 	struct oom_step_time t;
 	struct oom_gpu linked;

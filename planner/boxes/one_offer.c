@@ -1,5 +1,6 @@
 /* What one offer does with a plan: its host's memory and disk, its speed and its price. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "finder.h"
 #include "offers_parts.h"
@@ -38,6 +39,32 @@ static enum oom_status price_exactly(const struct finder *f, struct oom_candidat
 	return st;
 }
 
+/* The candidate as boxes refer to it: of 50,000 offers most share their hardware, and a plan is ten times what else is
+ * known of an offer. */
+static enum oom_status keep(const struct finder *f, struct group *g, size_t i)
+{
+	struct oom_boxes *out = f->out;
+	struct oom_candidate *c;
+
+	if (g->kept[i])
+		return OOM_OK;
+	if (out->n_plans == out->cap_plans) {
+		void *q = realloc(out->plans, (out->cap_plans * 2 + 64) * sizeof(*out->plans));
+
+		if (!q)
+			return oom_error_set(f->err, OOM_ERR_MEMORY, "out of host memory");
+		out->plans = q;
+		out->cap_plans = out->cap_plans * 2 + 64;
+	}
+	c = malloc(sizeof(*c));
+	if (!c)
+		return oom_error_set(f->err, OOM_ERR_MEMORY, "out of host memory");
+	*c = *finder_candidate(g, i);
+	out->plans[out->n_plans++] = c;
+	g->kept[i] = c;
+	return OOM_OK;
+}
+
 /* Where the fastest plan asks too much of the host, one that asks less; short of all, the fastest
  * says by how much. */
 static enum oom_status choose(const struct finder *f, const struct oom_offer *o, struct group *g,
@@ -59,14 +86,20 @@ static enum oom_status choose(const struct finder *f, const struct oom_offer *o,
 			break;
 	}
 	st = price_exactly(f, finder_candidate(g, chosen));
-	b->plan = *finder_candidate(g, chosen);
+	if (!st)
+		st = keep(f, g, chosen);
+	if (!st)
+		b->plan = g->kept[chosen];
 	*which = chosen;
 	return st;
 }
 
 struct oom_box finder_blank(const struct finder *f, const struct oom_offer *o, int64_t nodes, double usd_h)
 {
+	static const struct oom_candidate none;
+
 	return (struct oom_box){.offer = o,
+				.plan = &none,
 				.nodes = nodes,
 				.usd_h = usd_h,
 				.tokens_per_s = NAN,
@@ -92,7 +125,6 @@ enum oom_status finder_fill(const struct finder *f, const struct oom_offer *o, s
 	size_t chosen;
 
 	*b = finder_blank(f, o, g->nodes, hour * (double)g->nodes);
-	b->plan = g->found.best;
 	b->needs_science = g->science;
 	if (!g->found.found) {
 		b->shortage = g->layout ? OOM_BOX_LAYOUT : OOM_BOX_VRAM;
@@ -100,11 +132,13 @@ enum oom_status finder_fill(const struct finder *f, const struct oom_offer *o, s
 		return OOM_OK;
 	}
 	st = choose(f, o, g, b, &chosen);
-	b->batch = b->plan.plan.micro_batch * b->plan.plan.grad_accum * oom_plan_data_parallel(&b->plan.plan);
-	b->tokens_per_s = (b->plan.plan.seq_len > 0 ? (double)b->plan.plan.seq_len : 1) /
-			  b->plan.seconds_per_sample;
+	if (st)
+		return st;
+	b->batch = b->plan->plan.micro_batch * b->plan->plan.grad_accum * oom_plan_data_parallel(&b->plan->plan);
+	b->tokens_per_s = (b->plan->plan.seq_len > 0 ? (double)b->plan->plan.seq_len : 1) /
+			  b->plan->seconds_per_sample;
 	b->usd_per_mtokens = b->usd_h / 3600 / b->tokens_per_s * 1e6;
-	b->usd_per_ksamples = b->usd_h / 3.6 * b->plan.seconds_per_sample;
+	b->usd_per_ksamples = b->usd_h / 3.6 * b->plan->seconds_per_sample;
 	b->ondemand_usd_per_mtokens = o->ondemand_usd_h * (double)g->nodes / 3600 /
 				      b->tokens_per_s * 1e6;
 	b->spot_usd_per_mtokens = o->spot_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;

@@ -22,7 +22,7 @@ static double key_of(const struct oom_box *b, const struct oom_box_query *q)
 	case OOM_BOX_BY_HOUR: k = b->usd_h; break;
 	case OOM_BOX_BY_TIME: k = -b->tokens_per_s; break;
 	case OOM_BOX_BY_SCIENCE:
-		k = (double)b->plan.cls * 1e9 +
+		k = (double)b->plan->cls * 1e9 +
 		    (isnan(b->usd_per_mtokens) ? 1e8 : b->usd_per_mtokens);
 		break;
 	/* what misses the deadline or the budget stands behind what does not (behind), the nearest first */

@@ -35,7 +35,7 @@ bool oom_offer_is_stale(const struct oom_offer *o)
 static void first_limit(const struct oom_gpu *card, struct oom_box *b)
 {
 	const struct oom_offer *o = b->offer;
-	const double shares[] = {(double)b->plan.used_bytes / (double)card->capacity_bytes,
+	const double shares[] = {(double)b->plan->used_bytes / (double)card->capacity_bytes,
 				 o->host_ram_gib > 0 ? (double)b->need.ram_peak / (o->host_ram_gib * GIB) : 0,
 				 o->disk_gib > 0 ? (double)b->need.disk_peak / (o->disk_gib * GIB) : 0};
 	static const enum oom_shortage kinds[] = {OOM_BOX_VRAM, OOM_BOX_RAM, OOM_BOX_DISK};

@@ -91,7 +91,7 @@ static void words(struct oom_table *t, const char *what, const char *a, const ch
 
 static double part_used(const struct oom_offers *o, const struct oom_box *x)
 {
-	return 100 * (double)x->plan.used_bytes / (double)o->gpus.items[x->offer->gpu].capacity_bytes;
+	return 100 * (double)x->plan->used_bytes / (double)o->gpus.items[x->offer->gpu].capacity_bytes;
 }
 
 static void print(const struct oom_offers *o, const struct oom_plan *asked, const struct side s[2])
@@ -125,8 +125,8 @@ static void print(const struct oom_offers *o, const struct oom_plan *asked, cons
 	words(&t, "binds", oom_bound_str(x->binds), oom_bound_str(y->binds));
 	oom_table_print(&t, stdout, 0);
 	oom_table_release(&t);
-	oom_box_changes(asked, &x->plan.plan, a, sizeof(a));
-	oom_box_changes(asked, &y->plan.plan, c, sizeof(c));
+	oom_box_changes(asked, &x->plan->plan, a, sizeof(a));
+	oom_box_changes(asked, &y->plan->plan, c, sizeof(c));
 	printf("plan of the first: %s\nplan of the second: %s\n", *a ? a : "as asked", *c ? c : "as asked");
 	if (x->days_low <= y->days_high && y->days_low <= x->days_high)
 		printf("which of them is done first is not known: the intervals overlap\n");

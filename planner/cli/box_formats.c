@@ -48,8 +48,8 @@ static void quote_json(struct oom_json *j, const struct oom_box *x)
 	oom_json_int(j, "sequences_per_step", x->batch);
 	oom_json_real(j, "checkpoint_interval_s", x->failures.interval_s);
 	oom_json_real(j, "interruptions_factor", x->failures.factor);
-	oom_json_text(j, "binds", x->plan.used_bytes ? oom_bound_str(x->binds) : NULL);
-	oom_json_text(j, "breaks_first", x->plan.used_bytes ? oom_shortage_str(x->breaks_first) : NULL);
+	oom_json_text(j, "binds", x->plan->used_bytes ? oom_bound_str(x->binds) : NULL);
+	oom_json_text(j, "breaks_first", x->plan->used_bytes ? oom_shortage_str(x->breaks_first) : NULL);
 	oom_json_real(j, "breaks_first_share", x->breaks_share);
 	oom_json_bool(j, "late", x->late);
 	oom_json_bool(j, "over_budget", x->over_budget);
@@ -60,11 +60,11 @@ static void quote_json(struct oom_json *j, const struct oom_box *x)
 static void changes_json(struct oom_json *j, const struct oom_plan *asked, const struct oom_box *x)
 {
 	oom_json_object(j, "changes");
-	for (size_t i = 0; x->plan.used_bytes && oom_knob_at(i); i++) {
+	for (size_t i = 0; x->plan->used_bytes && oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
 		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
 
-		oom_plan_get(&x->plan.plan, k, a, sizeof(a));
+		oom_plan_get(&x->plan->plan, k, a, sizeof(a));
 		oom_plan_get(asked, k, b, sizeof(b));
 		if (strcmp(a, b) && !oom_box_is_hardware(k))
 			oom_json_text(j, k->column, a);
@@ -97,7 +97,7 @@ static void box_json(struct oom_json *j, const struct oom_plan *asked, const str
 	oom_json_text(j, "price_date", x->offer->price_date);
 	quote_json(j, x);
 	changes_json(j, asked, x);
-	oom_json_uint(j, "used_bytes", x->plan.used_bytes);
+	oom_json_uint(j, "used_bytes", x->plan->used_bytes);
 	oom_json_uint(j, "host_ram_bytes", x->need.ram_peak);
 	oom_json_uint(j, "disk_bytes", x->need.disk_peak);
 	oom_json_end(j);
@@ -168,14 +168,14 @@ static void box_csv(struct oom_csv *c, const struct oom_offers *o, const struct 
 		snprintf(number, sizeof(number), "%.6g", reals[k]);
 		oom_csv_text(c, isnan(reals[k]) ? "" : number);
 	}
-	oom_csv_uint(c, x->plan.used_bytes);
+	oom_csv_uint(c, x->plan->used_bytes);
 	oom_csv_uint(c, x->need.ram_peak);
 	oom_csv_uint(c, x->need.disk_peak);
 	oom_csv_uint(c, x->late);
 	oom_csv_uint(c, x->over_budget);
 	oom_csv_uint(c, x->stale);
-	oom_csv_text(c, x->plan.used_bytes ? oom_bound_str(x->binds) : "");
-	oom_csv_text(c, x->plan.used_bytes ? oom_shortage_str(x->breaks_first) : "");
+	oom_csv_text(c, x->plan->used_bytes ? oom_bound_str(x->binds) : "");
+	oom_csv_text(c, x->plan->used_bytes ? oom_shortage_str(x->breaks_first) : "");
 	for (size_t k = 0; k < QUOTED; k++) {
 		snprintf(number, sizeof(number), "%.6g", quoted_value(x, k));
 		oom_csv_text(c, isnan(quoted_value(x, k)) ? "" : number);

@@ -188,7 +188,7 @@ static int emit_task(const struct oom_job *job, size_t task, const struct oom_of
 	FILE *to;
 	int code;
 
-	if (oom_emit(tasks[task].format, &box->plan.plan, &run, &out, &err))
+	if (oom_emit(tasks[task].format, &box->plan->plan, &run, &out, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	code = tell_unsaid(job, tasks[task].format, &out);
 	to = code ? NULL : open_memstream(&text, &size);
@@ -218,7 +218,7 @@ int oom_emit_box(const struct oom_job *job, const struct oom_offers *offers, con
 			task++;
 		failed = task < sizeof(tasks) / sizeof(tasks[0]) ?
 				 emit_task(job, task, offers, box, spot, file) :
-				 emit_one(job, &box->plan.plan, gpu, job->emit.items[i]);
+				 emit_one(job, &box->plan->plan, gpu, job->emit.items[i]);
 		if (failed)
 			return failed;
 	}

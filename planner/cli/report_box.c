@@ -55,7 +55,7 @@ static void rows(const struct oom_plan *asked, const struct oom_offers *o, const
 		oom_table_cell(&t, money(x->usd_per_mtokens));
 		oom_table_cell(&t,
 			       oom_format_count((uint64_t)x->tokens_per_s, count, sizeof(count)));
-		oom_box_changes(asked, &x->plan.plan, text, sizeof(text));
+		oom_box_changes(asked, &x->plan->plan, text, sizeof(text));
 		oom_table_cell(&t, *text ? text : "as asked");
 	}
 	oom_table_print(&t, stdout, oom_term_width());
@@ -82,7 +82,7 @@ static void missing(const struct oom_plan *asked, const struct oom_box *x)
 	char text[300];
 
 	if (x->shortage == OOM_BOX_FITS) {
-		oom_box_changes(asked, &x->plan.plan, text, sizeof(text));
+		oom_box_changes(asked, &x->plan->plan, text, sizeof(text));
 		printf("fits only with %s: CHANGES THE SCIENCE", text);
 		return;
 	}
@@ -221,7 +221,7 @@ static void needs(const struct oom_boxes *b)
 	       oom_gib(n->checkpoint), oom_gib(n->hub_cache));
 	if (!isnan(b->items[0].usd_per_ksamples))
 		printf("  a thousand samples of %lld tokens cost $%s there; %s binds\n",
-		       (long long)b->items[0].plan.plan.seq_len, money(b->items[0].usd_per_ksamples),
+		       (long long)b->items[0].plan->plan.seq_len, money(b->items[0].usd_per_ksamples),
 		       oom_bound_str(b->items[0].binds));
 }
 

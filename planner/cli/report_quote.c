@@ -79,7 +79,7 @@ void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, co
 		snprintf(text, sizeof(text), "%s %.0f %%", oom_shortage_str(x->breaks_first),
 			 100 * x->breaks_share);
 		oom_table_cell(&t, text);
-		oom_box_changes(asked, &x->plan.plan, text, sizeof(text));
+		oom_box_changes(asked, &x->plan->plan, text, sizeof(text));
 		oom_table_cell(&t, *text ? text : "as asked");
 	}
 	oom_table_print(&t, stdout, oom_term_width());

@@ -408,8 +408,8 @@ static void test_boxes(void **state)
 
 		f.gpu = offers.gpus.items[b.items[i].offer->gpu];
 		f.q.gpu = &f.gpu;
-		j = estimate(&f, &b.items[i].plan.plan);
-		same(&f, "box", b.items[i].plan.used_bytes, true, &j);
+		j = estimate(&f, &b.items[i].plan->plan);
+		same(&f, "box", b.items[i].plan->used_bytes, true, &j);
 	}
 	oom_boxes_release(&b);
 	close_model(&f);
@@ -477,9 +477,9 @@ static void test_boxes_as_plans(void **state)
 			on_machine(&f, &offers, x, &plan);
 			assert_int_equal(oom_answer_search(f.ev, &f.q, &found, &err), OOM_OK);
 			assert_true(found.found);
-			best = !memcmp(&found.best.plan, &x->plan.plan, sizeof(found.best.plan));
+			best = !memcmp(&found.best.plan, &x->plan->plan, sizeof(found.best.plan));
 			for (size_t k = 0; k < found.n_alternatives; k++)
-				beside |= !memcmp(&found.alternative[k].plan, &x->plan.plan, sizeof(found.best.plan));
+				beside |= !memcmp(&found.alternative[k].plan, &x->plan->plan, sizeof(found.best.plan));
 			if (!best && !beside)
 				fail_msg("%s on %s %s: box and plan differ", asked[m].model, x->offer->provider,
 					 x->offer->instance);

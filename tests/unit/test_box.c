@@ -24,7 +24,7 @@ static bool fits(const char *model, const char *gpu, unsigned count, const char 
 	if (p.lora_r && !p.lora_targets[0])
 		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s", oom_model_lora_targets(m));
 	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
-	yes = b.fitting == 1 && b.items[0].plan.cls <= worst;
+	yes = b.fitting == 1 && b.items[0].plan->cls <= worst;
 	oom_boxes_release(&b);
 	oom_offers_release(&o);
 	oom_model_free(m);
@@ -153,10 +153,10 @@ static void test_evaluation(void **state)
 		assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
 		assert_int_equal(b.fitting, 1);
 		if (said)
-			assert_in_range(b.items[0].plan.plan.eval_batch, 1, 32);
+			assert_in_range(b.items[0].plan->plan.eval_batch, 1, 32);
 		else
-			assert_int_equal(b.items[0].plan.plan.eval_batch, 64);
-		assert_true(oom_evaluation_fits(ev, m, &b.items[0].plan.plan, (uint64_t)45 << 30));
+			assert_int_equal(b.items[0].plan->plan.eval_batch, 64);
+		assert_true(oom_evaluation_fits(ev, m, &b.items[0].plan->plan, (uint64_t)45 << 30));
 		oom_boxes_release(&b);
 		oom_evaluator_free(ev);
 	}
@@ -224,15 +224,15 @@ static void test_calibrated(void **state)
 	assert_true(b.fitting > 0);
 	for (size_t i = 0; i < b.fitting; i++) {
 		/* twice the prediction is within the card, whatever changes that took */
-		assert_true(2 * (double)b.items[i].plan.used_bytes < 1.06 * 80 * 1073741824.0);
-		assert_true(!(b.items[i].plan.plan.margin < p.margin ||
-			      b.items[i].plan.plan.margin > p.margin));
+		assert_true(2 * (double)b.items[i].plan->used_bytes < 1.06 * 80 * 1073741824.0);
+		assert_true(!(b.items[i].plan->plan.margin < p.margin ||
+			      b.items[i].plan->plan.margin > p.margin));
 	}
 	oom_boxes_release(&b);
 	q.calibration = NULL;
 	assert_int_equal(oom_boxes_find(&o, m, &p, &q, &b, &err), OOM_OK);
 	for (size_t i = 0; i < b.fitting; i++)
-		most = b.items[i].plan.used_bytes > most ? b.items[i].plan.used_bytes : most;
+		most = b.items[i].plan->used_bytes > most ? b.items[i].plan->used_bytes : most;
 	assert_true(2 * (double)most > 1.06 * 80 * 1073741824.0);
 	oom_boxes_release(&b);
 	oom_model_free(m);
