@@ -34,16 +34,21 @@ static const struct oom_card_class classes[] = {
 };
 enum { N_CLASSES = sizeof(classes) / sizeof(classes[0]), A100 = 6 };
 
+/* A card with a compute capability is of the maker whose classes begin at one, be its maker named or not. */
+static bool of_maker(const struct oom_card_class *c, const struct oom_gpu *gpu)
+{
+	return gpu->compute_capability > 0 ? c->from > 0 : !strcmp(c->vendor, gpu->vendor);
+}
+
 /* By maker, then by generation; a user's table may name neither. */
 const struct oom_card_class *oom_card_class(const struct oom_gpu *gpu)
 {
-	const bool nvidia = gpu && (gpu->compute_capability > 0 || !strcmp(gpu->vendor, "nvidia"));
 	const struct oom_card_class *best = &classes[0];
 
 	if (!gpu)
 		return &classes[A100];
 	for (size_t i = 1; i < N_CLASSES; i++)
-		if (!strcmp(classes[i].vendor, nvidia ? "nvidia" : gpu->vendor) &&
+		if (of_maker(&classes[i], gpu) &&
 		    (best == &classes[0] || gpu->compute_capability >= classes[i].from))
 			best = &classes[i];
 	return best;
