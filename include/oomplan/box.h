@@ -100,7 +100,7 @@ struct oom_box {
 	struct oom_failures failures;   /* failures of the GPUs and, at spot prices, reclaimed machines */
 	/* for the query's tokens, with interruptions; NAN without tokens, dollars also without a price */
 	double days, days_low, days_high, gpu_hours;
-	double usd, usd_low, usd_high, usd_storage, usd_egress;
+	double usd, usd_low, usd_high, usd_storage, usd_egress;       /* the last two NAN, and not in usd, without rates */
 	bool late, over_budget;         /* after the deadline; over the budget */
 	bool stale;                     /* its price is older than a year */
 	double key;                     /* the number it is ranked by; infinite without a price */

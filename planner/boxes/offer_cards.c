@@ -17,12 +17,24 @@
 /* Lists round, and some count what a driver reports: B300 270 for 288, A10 22 for 24. */
 #define MEMORY_OFF 0.13
 
+/* The name behind the maker's and the product line's words: "AMD Instinct MI210". */
+static const char *without_maker(const char *s)
+{
+	static const char *const makers[] = {"nvidia", "geforce", "tesla", "amd", "instinct", "intel"};
+	const size_t blank = strcspn(s, " -_");
+
+	for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++)
+		if (blank == strlen(makers[i]) && s[blank] && !strncasecmp(s, makers[i], blank))
+			return without_maker(s + blank + 1);
+	return s;
+}
+
 /* Lower case letters and digits. */
 static void plain(const char *s, char *out, size_t size)
 {
 	size_t n = 0;
 
-	for (; *s && n + 1 < size; s++)
+	for (s = without_maker(s); *s && n + 1 < size; s++)
 		if (isalnum((unsigned char)*s))
 			out[n++] = (char)tolower((unsigned char)*s);
 	out[n] = 0;
@@ -31,7 +43,7 @@ static void plain(const char *s, char *out, size_t size)
 /* How a card is built, and what memory sizes look like: what may follow a shortened name. */
 static bool only_form(const char *rest)
 {
-	static const char *const forms[] = {"pcie", "sxm", "nvlink", "baremetal", "hbm3e", "hbm3", "mega", "gb", "gib", "ws", "server", "blackwell", "onegcd"};
+	static const char *const forms[] = {"pcie", "sxm", "nvlink", "baremetal", "hbm3e", "hbm3", "mega", "gb", "gib", "ws", "server", "blackwell", "nvl72", "nvl4", "onegcd"};
 
 	while (*rest) {
 		size_t skip = strspn(rest, "0123456789");
@@ -218,7 +230,7 @@ static bool likelier(const struct oom_gpu *g, const struct oom_gpu *was, enum oo
 int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, enum oom_offer_form form, int *each)
 {
 	char want[100], bare[100];
-	const double said = named_memory(name, bare, sizeof(bare));
+	const double said = named_memory(without_maker(name), bare, sizeof(bare));
 	const bool told = (mem_gb > 4 && mem_gb < 2000) || said > 4;
 	const char *const slice = slice_of(name);
 	int32_t found = -1;

@@ -112,6 +112,8 @@ struct oom_box finder_blank(const struct finder *f, const struct oom_offer *o, i
 				.usd = NAN,
 				.usd_low = NAN,
 				.usd_high = NAN,
+				.usd_storage = NAN,
+				.usd_egress = NAN,
 				.stale = offers_stale_at(o, f->now),
 				.ondemand_usd_per_mtokens = NAN,
 				.spot_usd_per_mtokens = NAN};

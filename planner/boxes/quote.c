@@ -49,9 +49,10 @@ static void first_limit(const struct oom_gpu *card, struct oom_box *b)
 		}
 }
 
-static double given(double price)
+/* What is not known costs nothing in a sum, and is said to be unknown beside it. */
+static double known(double usd)
 {
-	return price > 0 ? price : 0;
+	return isnan(usd) ? 0 : usd;
 }
 
 void oom_box_quote(const struct oom_gpu *card, const struct oom_box_query *q,
@@ -82,10 +83,10 @@ void oom_box_quote(const struct oom_gpu *card, const struct oom_box_query *q,
 	b->days_low = b->days * b->tokens_per_s / b->tokens_high;
 	b->days_high = b->days * b->tokens_per_s / b->tokens_low;
 	b->gpu_hours = hours * gpus;
-	b->usd_storage = given(o->storage_usd_gib_month) * (double)b->need.disk_peak / GIB *
+	b->usd_storage = o->storage_usd_gib_month * (double)b->need.disk_peak / GIB *
 			 (double)b->nodes * hours / MONTH_HOURS;
-	b->usd_egress = given(o->egress_usd_gib) * (double)b->need.checkpoint / GIB;
-	b->usd = hours * b->usd_h + b->usd_storage + b->usd_egress;
+	b->usd_egress = o->egress_usd_gib * (double)b->need.checkpoint / GIB;
+	b->usd = hours * b->usd_h + known(b->usd_storage) + known(b->usd_egress);
 	b->usd_low = b->usd * b->tokens_per_s / b->tokens_high;
 	b->usd_high = b->usd * b->tokens_per_s / b->tokens_low;
 	b->late = q->deadline_days > 0 && b->days > q->deadline_days;

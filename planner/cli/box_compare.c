@@ -128,6 +128,8 @@ static void print(const struct oom_offers *o, const struct oom_plan *asked, cons
 	oom_box_changes(asked, &x->plan->plan, a, sizeof(a));
 	oom_box_changes(asked, &y->plan->plan, c, sizeof(c));
 	printf("plan of the first: %s\nplan of the second: %s\n", *a ? a : "as asked", *c ? c : "as asked");
+	if (x->days >= y->days && x->days <= y->days)
+		return;         /* the same plan on the same cards */
 	if (x->days_low <= y->days_high && y->days_low <= x->days_high)
 		printf("which of them is done first is not known: the intervals overlap\n");
 }

@@ -115,6 +115,19 @@ void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int6
 	oom_table_release(&t);
 }
 
+/* Whose rates storage and egress were priced at, and which of them nobody names. */
+static void rates(const struct oom_box *first)
+{
+	const bool storage = !isnan(first->usd_storage), egress = !isnan(first->usd_egress);
+	const char *const with = storage && egress ? "storage and egress" : storage ? "storage" : "egress",
+		   *const without = storage ? "egress" : egress ? "storage" : "storage and egress";
+
+	if (!storage || !egress)
+		printf("; without %s, which nobody prices for the first", without);
+	if ((storage || egress) && first->offer->rates_from_provider)
+		printf("; %s at the provider's rates (data/providers.csv)", with);
+}
+
 void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, const struct oom_box_view *v)
 {
 	const struct oom_box *first = &b->items[0];
@@ -129,10 +142,7 @@ void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, co
 		       100 * (first->failures.factor - 1), first->failures.interval_s / 3600,
 		       v->query->spot ? "spot machines taken back as --spot-hours says, and failures" :
 					"failures as Llama 3's, one in 50,700 GPU-hours");
-	if (isnan(first->offer->storage_usd_gib_month) && isnan(first->offer->egress_usd_gib))
-		printf("; without storage and egress, which nobody prices for the first");
-	else if (first->offer->rates_from_provider)
-		printf("; storage and egress at the provider's rates (data/providers.csv)");
+	rates(first);
 	putchar('\n');
 	if (first->batch != asked->micro_batch * asked->grad_accum && !asked->global_batch)
 		printf("a step of the first sees %lld sequences, %lld as asked on one GPU: --global-batch N keeps a step as it "

@@ -159,6 +159,10 @@ static void test_names(void **state)
 		{"A100-MIG-1g.5gb", 0, ANY, "A100-SXM4-40GB MIG 1g.5gb", 1},
 		{"nvidia-a100-80gb-mig-2g.20gb", 0, ANY, "A100-SXM4-80GB MIG 2g.20gb", 1},
 		{"H100-80GB-MIG-3g.40gb", 0, ANY, "H100-SXM5-80GB MIG 3g.40gb", 1},
+		{"Intel Gaudi2", 0, ANY, "Gaudi2", 1}, {"AMD Instinct MI210", 0, ANY, "MI210", 1},
+		{"GB300 NVL72", 0, ANY, "GB300", 1}, {"NVIDIA H100 NVL", 0, ANY, "H100-NVL-94GB", 1},
+		{"RTX PRO 6000 Blackwell Server Edition", 0, ANY, "RTX-PRO-6000-Blackwell-Server", 1},
+		{"Intel Data Center GPU Max 1550", 128, ANY, "Max-1550", 1},
 		{"mig-1g.10gb", 0, ANY, NULL, 1}, {"n300", 24, ANY, NULL, 1}, {"", 0, ANY, NULL, 1},
 	};
 	struct oom_error err = {{0}};
