@@ -107,6 +107,7 @@ struct oom_work {
 	 * where a kernel skips the other), of batched products outside of them, which are what eager
 	 * attention consists of; what of all these the model needs, without recomputation */
 	double product_flops, fp32_flops, attention_flops, batched_flops, model_flops;
+	double wide_flops, wide_batched_flops;  /* of attention_flops and of batched_flops, on fp32 */
 	double bytes;                   /* through the card's memory, without attention's */
 	/* bytes of weights that products read, and of gradients that they add to; a product of few tokens
 	 * waits for them */

@@ -236,16 +236,20 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 }
 
 /* The two products of a fused kernel; the math path's count themselves. */
-static void count(struct oom_tape *t, const struct oom_sdpa *a)
+static void count(struct oom_tape *t, const struct oom_sdpa *a, bool wide)
 {
 	const uint16_t mono = oom_mono_mul(t, a->mq, a->sk);
 	const double n = 2.0 * (double)a->heads * (double)(a->d + a->dv) * t->mult;
 
+	const bool below = a->causal && a->sk == t->m_s;
+
 	t->tally.attn[mono] += n;
 	/* blocks above the diagonal are not computed (flash-attention, is_causal); a window's are
 	 * counted by its length */
-	if (a->causal && a->sk == t->m_s)
+	if (below)
 		t->tally.skipped[mono] += n / 2;
+	if (wide)
+		t->tally.wide[mono] += below ? n / 2 : n;
 }
 
 /* The kernel for q, k, v and mask, which are the caller's (autocast's casts too) until it
@@ -263,11 +267,11 @@ static struct oom_val choose(struct oom_tape *t, const struct oom_val arg[4],
 
 	if (sm >= 8 && is_half(q) && oom_is_none(mask) && a->d == a->dv && a->d <= 256 &&
 	    (same || a->gqa)) {
-		count(t, a);
+		count(t, a, false);
 		return flash(t, q, k, v, a);    /* check_sm_version: Ampere and later */
 	}
 	if (same && a->d % align == 0 && a->dv % align == 0 && (sm >= 8 || q.dt != OOM_DT_BF16)) {
-		count(t, a);
+		count(t, a, !is_half(q));
 		return efficient(t, q, k, v, mask, a);
 	}
 	return math(t, q, k, v, mask, a);
@@ -345,7 +349,7 @@ struct oom_val oom_op_flash(struct oom_tape *t, struct oom_val q, struct oom_val
 	for (int i = 0; i < 3; i++)
 		if (!is_half(arg[i]))
 			arg[i] = oom_op_cast(t, arg[i], half);
-	count(t, a);
+	count(t, a, false);
 	v = oom_keep(arg[2]);
 	if (a->dv != a->d)
 		v = oom_op_expand_copy(t, v, v.mono, (struct oom_dim){a->kv_heads * a->d, NULL});

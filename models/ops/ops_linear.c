@@ -228,10 +228,12 @@ static int degree(const struct oom_tape *t, uint16_t mono)
 	return n;
 }
 
-static void count_batched(struct oom_tape *t, uint16_t mono, double flops)
+static void count_batched(struct oom_tape *t, uint16_t mono, double flops, bool wide)
 {
 	t->tally.attn[mono] += flops;
 	t->tally.batched[mono] += flops;
+	if (wide)
+		t->tally.wide_batched[mono] += flops;
 }
 
 struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b,
@@ -274,9 +276,9 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	 * length grows with it: `inner` is that of the recording only */
 	if (degree(t, ma) + degree(t, mb) >= degree(t, mono) + 2)
 		count_batched(t, degree(t, ma) > degree(t, mono) ? ma : oom_mono_mul(t, mono, t->m_s),
-			      2.0 * (double)width.n * t->mult);
+			      2.0 * (double)width.n * t->mult, a.dt == OOM_F32);
 	else
-		count_batched(t, mono, 2.0 * (double)width.n * (double)inner * t->mult);
+		count_batched(t, mono, 2.0 * (double)width.n * (double)inner * t->mult, a.dt == OOM_F32);
 	oom_done(t, b);
 	oom_done(t, a);
 	oom_done(t, cast[1]);

@@ -179,10 +179,16 @@ static bool copies_heads(const struct oom_plan *p)
 }
 
 /* torchtune makes the model, adapters and all, under set_default_dtype (recipes/lora_finetune_single_device.py
- * _setup_model). */
+ * _setup_model), those on a 4-bit base too: only its weight becomes an NF4Tensor (modules/peft/lora.py), which is
+ * sharded as any other. */
+static bool owns_quantised(const struct oom_plan *p)
+{
+	return oom_plan_quantised(p) && p->quant_storage != OOM_QUANT_STORAGE_OWN;
+}
+
 static bool narrows_adapters(const struct oom_plan *p)
 {
-	return oom_engine_of(p)->own_adapters && p->adapter_fp32 && oom_plan_adapted(p);
+	return oom_engine_of(p)->own_adapters && oom_plan_adapted(p) && (p->adapter_fp32 || owns_quantised(p));
 }
 
 bool oom_engine_recasts(const struct oom_plan *p)
@@ -194,8 +200,11 @@ void oom_engine_recast(struct oom_plan *p)
 {
 	if (copies_heads(p))
 		p->kv_repeat = OOM_KV_SDPA;
-	if (narrows_adapters(p))
+	if (narrows_adapters(p)) {
+		if (owns_quantised(p))
+			p->quant_storage = OOM_QUANT_STORAGE_OWN;
 		p->adapter_fp32 = 0;
+	}
 	if (!casts_16bit(p))
 		return;
 	oom_engine_respell(p);

@@ -289,6 +289,14 @@ static const struct oom_optimizer table[] = {
 _Static_assert(sizeof(table) / sizeof(table[0]) <= OOM_MAX_OPTIMIZERS,
 	       "struct program keeps sums for each");
 
+bool oom_optimizer_in_blocks(const struct oom_optimizer *o)
+{
+	for (size_t i = 0; i < o->n_slots; i++)
+		if (o->slots[i].extent == OOM_PER_BLOCK)
+			return true;
+	return false;
+}
+
 const struct oom_optimizer *oom_optimizer_at(size_t i)
 {
 	return i < sizeof(table) / sizeof(table[0]) ? &table[i] : NULL;

@@ -260,6 +260,10 @@ struct oom_tally {
 	double skipped[OOM_MAX_MONOS];
 	/* of attn, batched products outside of a fused kernel */
 	double batched[OOM_MAX_MONOS];
+	/* of attn, in a fused kernel on fp32, without what it leaves out */
+	double wide[OOM_MAX_MONOS];
+	/* of batched, on fp32 */
+	double wide_batched[OOM_MAX_MONOS];
 	/* of flops, in 16 and in 32 bit; thin products count as the tiles they fill */
 	double rated[2][OOM_MAX_MONOS];
 	double weights_read;            /* bytes, by products */

@@ -337,6 +337,11 @@ static void test_torchtune_adapters(void **state)
 	strcpy(p.lora_targets, "q_proj+v_proj");
 	e = eval_of("Llama-3.2-1B", &p);
 	assert_in_range(e.opt_bytes, 4 * e.trainable_params, 4 * e.trainable_params + 4096);
+	/* on a 4-bit base as well, where PEFT's would be fp32 (modules/peft/lora.py: to_nf4 of the weight alone) */
+	p.qlora = true;
+	e = eval_of("Llama-3.2-1B", &p);
+	assert_in_range(e.opt_bytes, 4 * e.trainable_params, 4 * e.trainable_params + 4096);
+	p.qlora = false;
 	p.precision = OOM_FP32;
 	oom_engine_respell(&p);
 	assert_int_equal(p.precision, OOM_FP32);

@@ -231,6 +231,12 @@ static void beside_products(void **state)
 	assert_true(fabs(100 * t.part_s[OOM_TIME_TENSOR] - u.part_s[OOM_TIME_TENSOR] -
 			 u.part_s[OOM_TIME_PRODUCTS] / 3) < 1e-6);
 	e.work.attention_flops = 1e15;
+	/* half of it on fp32 takes longer */
+	t = oom_step_time(&p, &e, &a100);
+	e.work.wide_flops = 5e14;
+	u = oom_step_time(&p, &e, &a100);
+	assert_true(u.part_s[OOM_TIME_ATTENTION] > 2 * t.part_s[OOM_TIME_ATTENTION]);
+	e.work.wide_flops = 0;
 	for (int i = 0; i < 2; i++) {
 		const struct oom_gpu *g = i ? &h100 : &a100;
 
@@ -469,6 +475,23 @@ static void work(void **state)
 	price(&p, &e);
 	assert_true(fabs(e.work.batched_flops / (16 * n * 2 * 2 * 2048 * 512 * 3) - 1) < 1e-9);
 	assert_true(e.work.attention_flops == 0);
+	assert_true(e.work.wide_flops == 0 && e.work.wide_batched_flops == 0);
+	/* beside 4-bit layers that are prepared and not under autocast all is fp32 (peft/utils/other.py
+	 * prepare_model_for_kbit_training; bitsandbytes' Linear4bit gives back its input's type): of 32 heads over 8,
+	 * for which PyTorch then has no fused kernel (Context.cpp, check_batch_size_and_num_heads_dense) */
+	p.attn = OOM_ATTN_SDPA;
+	p.lora_r = 8;
+	strcpy(p.lora_targets, "all-linear");
+	p.qlora = p.kbit_prepare = true;
+	price(&p, &e);
+	assert_true(e.work.wide_batched_flops > 0 && e.work.wide_batched_flops >= e.work.batched_flops);
+	p.precision = OOM_BF16_AMP;
+	price(&p, &e);
+	assert_true(e.work.attention_flops > 0 && e.work.wide_batched_flops == 0 && e.work.wide_flops == 0);
+	p.precision = OOM_BF16;
+	p.lora_r = 0;
+	p.lora_targets[0] = 0;
+	p.qlora = p.kbit_prepare = false;
 	p.attn = OOM_ATTN_FLASH;
 	price(&p, &e);
 	/* PyTorch's profiler lists about 60 kernels per layer forward and as many backward; not a tenth

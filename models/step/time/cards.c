@@ -24,13 +24,13 @@ static const struct oom_card_class classes[] = {
 	{"nvidia", 3, false, false, "before Volta", 0.80, 0.06, 0.50, 0.75, 1, 15, 6, 3 * GB, 0},
 	{"nvidia", 7, false, true, "Volta", 0.526, 1.128, 0.449, 0.943, 0.125, 15, 6, 3.1 * GB, 3},
 	{"nvidia", 7.5, false, false, "Turing", 0.670, 0.312, 0.443, 0.950, 0.125, 15, 6, 3 * GB, 1},
-	{"nvidia", 8, false, true, "A100", 0.704, 0.718, 0.561, 0.943, 0.0625, 15, 6, 25 * GB, 13},
+	{"nvidia", 8, false, true, "A100", 0.706, 0.987, 0.523, 0.857, 0.0625, 15, 6, 25 * GB, 16},
 	{"nvidia", 8.6, false, false, "Ampere without HBM", 0.996, 0.281, 0.443, 0.950, 0.25, 15, 6, 3 * GB, 2},
-	{"nvidia", 8.9, false, false, "Ada", 0.996, 0.350, 0.441, 0.950, 0.25, 15, 6, 3 * GB, 4},
+	{"nvidia", 8.9, false, false, "Ada", 0.999, 0.369, 0.458, 0.950, 0.25, 15, 6, 3 * GB, 5},
 	{"nvidia", 9, false, true, "Hopper", 0.821, 1.532, 0.285, 0.576, 0.067, 13, 5, 50 * GB, 8},
 	{"nvidia", 10, false, true, "Blackwell", 0.708, 1.600, 0.623, 0.577, 0.033, 13, 5, 50 * GB, 3},
 	/* as Ada: nobody's rows are in the table */
-	{"nvidia", 12, false, false, "Blackwell without HBM", 0.950, 0.350, 0.441, 0.950, 0.25, 13, 5, 3 * GB, 0},
+	{"nvidia", 12, false, false, "Blackwell without HBM", 0.950, 0.369, 0.458, 0.950, 0.25, 13, 5, 3 * GB, 0},
 };
 enum { N_CLASSES = sizeof(classes) / sizeof(classes[0]), A100 = 6 };
 
@@ -156,9 +156,17 @@ static const double te_narrower[] = {
  * 128 wide, so that the units wait for scores to be written.  One number for all classes, fitted as
  * their shares are (0.08 to 0.40 were tried; README.md). */
 #define BATCHED 0.13
+/* The same on fp32, whose units are slower and scores twice as large (BERT on a V100 of 16 GB, an RTX 8000 and a V100 of
+ * 32 GB in data/throughput.csv; 0.13 to 0.45 were tried). */
+#define WIDE_BATCHED 0.2
 /* Megatron-core's own, under a fused softmax: fitted to the rows of one GPU of the only source that shows it, and
  * held on its rows of two (data/throughput.csv, mli-006 to 012). */
 #define CORE_BATCHED 3.0
+
+/* Fused attention on fp32, which is PyTorch's memory-efficient kernel, as a share of the fp32 units: 40 layers of Llama 2
+ * 13B over two sequences of 8,192 take 33 s more in fp32 than in 16 bit on an H100 and 78 s more on an A100
+ * (universal-llm-trainer, docs/gpu_test.md: LoRA and QLoRA without autocast), 0.15 and 0.19. */
+#define WIDE_ATTENTION 0.17
 
 void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *p, struct oom_speed *s)
 {
@@ -187,14 +195,16 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	/* on the other units, which come close to their own, lower peak */
 	s->fp32 = peak * 1e12 * c->fp32 * 0.85;
 	s->peak = peak * 1e12 * (p->precision == OOM_FP32 ? c->fp32 : 1);
-	s->attention = (p->precision == OOM_FP32 ? s->fp32 : s->products) * c->attention;
-	s->batched = (p->precision == OOM_FP32 ? s->fp32 : s->products) * BATCHED;
+	s->wide = s->fp32 * WIDE_ATTENTION;
+	s->attention = p->precision == OOM_FP32 ? s->wide : s->products * c->attention;
+	s->wide_batched = s->fp32 * WIDE_BATCHED;
+	s->batched = p->precision == OOM_FP32 ? s->wide_batched : s->products * BATCHED;
 	/* before Ampere there are no bf16 tensor cores: products run in fp32
 	 * (torch/cuda/__init__.py, is_bf16_supported with including_emulation) */
 	if (in_bf16(p) && gpu && gpu->compute_capability > 0 && gpu->compute_capability < 8) {
 		s->products = s->fp32;
 		s->attention = s->fp32 * c->attention;
-		s->batched = s->fp32 * BATCHED;
+		s->batched = s->wide_batched;
 	}
 	if (oom_engine_core_layers(p))
 		s->batched *= CORE_BATCHED;

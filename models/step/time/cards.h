@@ -32,7 +32,7 @@ const struct oom_card_class *oom_card_class(const struct oom_gpu *gpu);
 struct oom_speed {
 	const struct oom_card_class *of;
 	double peak;                    /* of the data sheet, in the plan's number format */
-	double products, fp32, attention, batched, memory;
+	double products, fp32, attention, wide, batched, wide_batched, memory;         /* wide: on fp32 */
 	double python_s, engine_s;
 	double pcie;                    /* to the host, one way */
 	double link, network;           /* one GPU's, to its node and to others, one way */

@@ -47,7 +47,12 @@ static void attention(const struct facts *f)
 {
 	const struct oom_work *w = &f->eval->work;
 
-	if (w->batched_flops > 0)
+	if (w->wide_flops > 0)
+		say(f, "%.4g Tflop / %.4g Tflop/s in 16 bit + %.4g Tflop / %.4g Tflop/s in fp32 + %.4g Tflop / %.4g Tflop/s outside of "
+		       "fused kernels, x %lld",
+		    (w->attention_flops - w->wide_flops) / 1e12, f->speed.attention / 1e12, w->wide_flops / 1e12,
+		    f->speed.wide / 1e12, w->batched_flops / 1e12, f->speed.batched / 1e12, times(f));
+	else if (w->batched_flops > 0)
 		say(f, "%.4g Tflop / %.4g Tflop/s in fused kernels + %.4g Tflop / %.4g Tflop/s outside, x %lld",
 		    w->attention_flops / 1e12, f->speed.attention / 1e12, w->batched_flops / 1e12,
 		    f->speed.batched / 1e12, times(f));

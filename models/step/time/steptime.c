@@ -24,9 +24,13 @@
 /* A list of operations over all tensors reads and writes them about three times as often as one fused
  * kernel (torch/optim/adam.py _multi_tensor_adam: lerp, mul, addcmul, sqrt, div, add, addcdiv). */
 #define LISTS 3.0
-/* DeepSpeedCPUAdam and torch's fused CPU Adam are bound by host memory: weights and two fp32 states
- * there and back and the gradient, 28 bytes per parameter, at about 100 GB/s of a node (deepspeed/ops/adam:
- * 1 billion parameters in 0.3 s). */
+/* States kept in blocks with a scale each are looked up, and the nearest of 256 values is searched, on the units of fp32:
+ * an update of 1 billion parameters takes 47 ms on a V100, of 15.7 fp32 Tflop/s, where its bytes take 22 (Dettmers et al.
+ * 2021, arXiv:2110.02861, table 5: Adam). */
+#define BLOCKWISE 630.0                 /* fp32 operations a parameter, at 0.85 of the units */
+/* DeepSpeedCPUAdam and torch's fused CPU Adam are bound by host memory: weights and states there and back and
+ * the gradient, 28 bytes per parameter where two states and they are fp32 and half of that where an engine keeps no
+ * fp32 copy of 16-bit weights, at about 100 GB/s of a node (deepspeed/ops/adam: 1 billion parameters in 0.3 s). */
 #define HOST_MEMORY 100e9
 #define DISK 3e9
 
@@ -85,8 +89,10 @@ static double compute(struct step *s)
 	const double products = hidden(w->product_flops / s->speed.products +
 					       w->fp32_flops / s->speed.fp32,
 				       w->streamed / s->speed.memory),
-		     attention = w->attention_flops / s->speed.attention +
-				 w->batched_flops / s->speed.batched,
+		     attention = (w->attention_flops - w->wide_flops) / s->speed.attention +
+				 w->wide_flops / s->speed.wide +
+				 (w->batched_flops - w->wide_batched_flops) / s->speed.batched +
+				 w->wide_batched_flops / s->speed.wide_batched,
 		     traffic = w->bytes * (s->plan->compile ? COMPILED_BYTES : 1) /
 			       s->speed.memory,
 		     /* two elements a byte read, 2 bytes written, a few operations each */
@@ -227,16 +233,19 @@ static void update(struct step *s)
 		     trained = (double)e->trainable_params / (double)(p->tp * p->pp),
 		     /* read and written: states, weights; gradients are read, and cleared */
 		     bytes = 2 * ((double)e->opt_bytes + trained * 4 + (double)e->grad_bytes) / share,
-		     on_card = bytes * (o->lists && !engine->fp32_master ? LISTS : 1) /
-			       s->speed.memory,
+		     moved = bytes * (o->lists && !engine->fp32_master ? LISTS : 1) / s->speed.memory,
+		     searched = oom_optimizer_in_blocks(o) ? BLOCKWISE * trained / share / s->speed.fp32 : 0,
+		     on_card = hidden(moved, searched),
 		     /* norms of the gradients, before */
 		     clip = (double)e->grad_bytes / share / s->speed.memory,
-		     ranks = s->on_board < D ? s->on_board : D;
+		     ranks = s->on_board < D ? s->on_board : D,
+		     /* gradients and states have the weights' type, an fp32 copy's are fp32 */
+		     wide = engine->fp32_master && (double)e->grad_bytes < 4 * (double)e->trainable_params ? 2 : 1;
 	double host = 0;
 
 	if (p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE) {
 		/* every rank of a node updates its part in the node's memory */
-		host += (12 * trained + 2 * (double)e->opt_bytes) / share * ranks / HOST_MEMORY;
+		host += wide * (3 * (double)e->grad_bytes + 2 * (double)e->opt_bytes) / share * ranks / HOST_MEMORY;
 		host += ((double)e->grad_bytes + (double)e->param_bytes) / share / s->speed.pcie;
 		host += 2 * (double)e->nvme_bytes / DISK;
 	} else {

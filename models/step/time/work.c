@@ -108,7 +108,9 @@ void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term
 			.product = all->rated[0][i] + back * fwd->rated[0][i],
 			.fp32 = all->rated[1][i] + back * fwd->rated[1][i],
 			.attention = again + ATTENTION_BACK * (scores - batched),
+			.wide = all->wide[i] + ATTENTION_BACK * fwd->wide[i],
 			.batched = all->batched[i] + BATCHED_BACK * batched,
+			.wide_batched = all->wide_batched[i] + BATCHED_BACK * fwd->wide_batched[i],
 			.model = (1 + back) * fwd->flops[i] + 3 * scores,
 			.bytes = t->work.bytes[i]};
 	}
@@ -128,6 +130,8 @@ double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, c
 		out->product_flops += n * term[i].product;
 		out->fp32_flops += n * term[i].fp32;
 		out->attention_flops += n * term[i].attention;
+		out->wide_flops += n * term[i].wide;
+		out->wide_batched_flops += n * term[i].wide_batched;
 		out->batched_flops += n * term[i].batched;
 		out->model_flops += n * term[i].model;
 		out->bytes += n * term[i].bytes;
