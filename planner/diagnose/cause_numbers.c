@@ -234,6 +234,15 @@ static void too_large(struct oom_crash *c, uint64_t held)
 			      "one request was refused; the text does not say how much was free");
 }
 
+/* This process alone takes nine tenths of the card: what others hold beside it, such as the contexts of the ranks
+ * that share a node, would not have helped for long. */
+static bool fills(const struct oom_crash *c)
+{
+	const uint64_t total = num(c, OOM_CRASH_TOTAL);
+
+	return total && c->known[OOM_CRASH_PROCESS] && num(c, OOM_CRASH_PROCESS) > total - total / 10;
+}
+
 void oom_causes_of_card(struct oom_crash *c)
 {
 	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL),
@@ -272,7 +281,7 @@ void oom_causes_of_card(struct oom_crash *c)
 	}
 	/* what is only a difference of printed numbers may be this process's own context and
 	 * libraries */
-	if (away > 2 * GIB && (listed || away > total / 3 || away > OTHERS) && away + left >= tried) {
+	if (away > 2 * GIB && !fills(c) && (listed || away > total / 3 || away > OTHERS) && away + left >= tried) {
 		snprintf(why, sizeof(why), "%.2f GiB of the card are held outside this process", (double)away / (double)GIB);
 		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.85, why);
 	}

@@ -50,6 +50,7 @@ const struct oom_cause_rule oom_causes_named[] = {
 	RULE("mlx-resource-limit", 0, NULL, IN(ANY), CAUSE(LEAK), 0.65,
 	 "Metal counts buffers: arrays are kept from step to step, or a graph stays unevaluated", .more = true),
 	RULE("mlx-resource-limit", 0, NULL, IN(ANY), CAUSE(NOT_OOM), 0.3, "their number is the limit, not their bytes"),
+	RULE("lmcache-pool", 0, NULL, IN(ANY), CAUSE(KV_CACHE), 0.7, "LMCache's pool has the size that it was given, and is full"),
 	RULE("tgi-prefill-budget", 0, NULL, IN(ANY), CAUSE(KV_CACHE), 0.9,
 	 "the warm-up with the largest prefill did not fit beside the weights"),
 	RULE("exllama-vram", 0, NULL, IN(ANY), CAUSE(KV_CACHE), 0.7, "weights and cache do not fit together"),

@@ -69,6 +69,8 @@ static const struct oom_format formats[] = {
 	ROW("tgi-prefill-budget", 0, 0, NULL, NULL, .ran_out_of = "had no room for the largest prefill it was told to allow, which it tries when it starts",
 	    .first = {OOM_LEVER_REQUESTS, OOM_LEVER_CONTEXT, OOM_LEVER_QUANT, OOM_LEVER_SPREAD}),
 	ROW("paddle", OOM_FORMAT_ADVISES, 0, NULL, NULL),
+	ROW("lmcache-pool", 0, 0, "a larger pool: max_local_cpu_size (LMCACHE_MAX_LOCAL_CPU_SIZE) in GB of the host, or pd_buffer_size in bytes", NULL,
+	    .ran_out_of = "found no room in LMCache's pool for another part of the KV cache: that part is not kept, which alone ends nothing"),
 	ROW("trtllm-executor", 0, 0, NULL, NULL),
 	ROW("xla-tpu-hbm", OOM_FORMAT_PROGRAM, 0, NULL, NULL),
 	ROW("xla-early-abort", OOM_FORMAT_PROGRAM, 0, NULL, NULL),

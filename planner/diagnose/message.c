@@ -177,11 +177,12 @@ static void broken_words(struct oom_crash *c, const char *begin, const char *at,
 	struct oom_crash tight = *c;
 
 	if (!c->known[OOM_CRASH_TRIED] ||
-	    (c->known[OOM_CRASH_ALLOCATED] && (c->known[OOM_CRASH_FREE] || !c->known[OOM_CRASH_TOTAL])))
+	    (c->known[OOM_CRASH_ALLOCATED] && c->known[OOM_CRASH_FREE] == c->known[OOM_CRASH_TOTAL]))
 		return;
 	tight.n_processes = 0;
 	oom_torch_numbers(&tight, flat, flat + oom_text_flatten_tight(begin, at, end, flat, sizeof(flat)));
-	if (tight.known[OOM_CRASH_ALLOCATED] && (tight.known[OOM_CRASH_FREE] || !c->known[OOM_CRASH_ALLOCATED]))
+	if (tight.known[OOM_CRASH_ALLOCATED] && tight.known[OOM_CRASH_FREE] >= c->known[OOM_CRASH_FREE] &&
+	    tight.known[OOM_CRASH_TOTAL] >= c->known[OOM_CRASH_TOTAL])
 		*c = tight;
 }
 

@@ -62,7 +62,8 @@ void oom_scan(const struct oom_trigger_index *index, const char *from, const cha
 	      void *ctx);
 uint64_t oom_lines_in(const char *from, const char *to);
 
-/* phase_rules.c; each table ends with a NULL word. */
+/* phase_rules.c; each table ends with a NULL word. "~" before it: the beginning of a word in the name of a frame's
+ * function that speaks for the phase. */
 struct oom_phase_rule {
 	const char *word;
 	enum oom_crash_phase phase;
@@ -88,21 +89,30 @@ enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *ove
 /* The phase that a function's name speaks of; OOM_CRASH_UNKNOWN where it does not. */
 enum oom_crash_phase oom_identifier_phase(const char *name, const char *end);
 
+/* One of its words begins so. */
+bool oom_identifier_has(const char *name, const char *end, const char *beginning);
+/* phase_functions.c: the function of such a frame in [from, to), NULL for none. */
+const char *oom_frame_of_verb(const char *from, const char *to, const char *verb, enum oom_crash_phase phase);
+
 bool oom_phase_settle(struct oom_crash *c, enum oom_crash_phase phase, double confidence,
 		      const char *why);
 /* The first rule whose word is there, NULL for none; and settled by it. */
 const struct oom_phase_rule *oom_phase_meets(const struct oom_phase_rule *rule, const char *from, const char *to);
 bool oom_phase_by_word(struct oom_crash *c, const struct oom_phase_rule *rules, const char *from, const char *to, double confidence);
-/* phase_log.c: by the names of scripts, by the lines nearest to the message, by what its line says failed. */
+/* phase_log.c: by the names of scripts, by the lines nearest to the message; phase_verbs.c: by what its line says
+ * failed. */
 bool oom_phase_by_script(struct oom_crash *c, const char *begin, const char *end);
 bool oom_phase_script_trains(const struct oom_crash *c, const char *begin, const char *end);
 bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at, const char *end);
 bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at);
+/* phase_verbs.c: by what somebody says about the failure in words of his own: "OOM when saving the model". */
+bool oom_phase_by_prose(struct oom_crash *c, const char *begin, const char *at, const char *end);
 /* By names, each true when one spoke: of XLA's executable, of the functions of the frames before
  * at, of Ray's workers behind it. */
 bool oom_phase_by_executable(struct oom_crash *c, const char *line, const char *end);
 bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *at);
-/* An evaluation that stands deeper than the training it is part of; of the frames before at. */
+/* An evaluation, the making of data or a checkpoint that stands deeper than the training it is part of; of the frames
+ * before at. */
 bool oom_phase_by_deeper(struct oom_crash *c, const char *begin, const char *at);
 bool oom_phase_by_workers(struct oom_crash *c, const char *at, const char *end);
 

@@ -27,7 +27,8 @@ const struct oom_phase_rule *oom_phase_meets(const struct oom_phase_rule *rule, 
 					  const char *to)
 {
 	for (; rule->word; rule++)
-		if (oom_text_find(from, to, rule->word))
+		if (*rule->word == '~' ? oom_frame_of_verb(from, to, rule->word + 1, rule->phase) != NULL :
+				     oom_text_find(from, to, rule->word) != NULL)
 			return rule;
 	return NULL;
 }
@@ -43,7 +44,13 @@ bool oom_phase_by_word(struct oom_crash *c, const struct oom_phase_rule *rules, 
 	if (rule->phase == OOM_CRASH_UNKNOWN)
 		return oom_phase_settle(c, OOM_CRASH_UNKNOWN, 0, "");
 	/* the word may end with its line */
-	snprintf(why, sizeof(why), "\"%.*s\"", (int)strcspn(rule->word, "\n"), rule->word);
+	if (*rule->word == '~') {
+		const char *const name = oom_frame_of_verb(from, to, rule->word + 1, rule->phase);
+
+		snprintf(why, sizeof(why), "the function \"%.*s\"", (int)strcspn(name, "\n (,"), name);
+	} else {
+		snprintf(why, sizeof(why), "\"%.*s\"", (int)strcspn(rule->word, "\n"), rule->word);
+	}
 	return oom_phase_settle(c, rule->phase, confidence, why);
 }
 
@@ -94,11 +101,24 @@ static bool in_training(const struct oom_span *s)
 	       oom_phase_meets(oom_phase_of_forward, s->from, s->to);
 }
 
-/* A program that somebody shows, not the frames of one: its lines are what it does in turn. */
-static bool is_script(const struct oom_crash *c, const struct oom_span *s)
+/* The line above the message is empty or ends a block: what stands there is not the line that failed. */
+static bool stands_apart(const struct oom_span *s, const char *at)
 {
-	return !c->traceback && (oom_text_find(s->from, s->to, "\nimport ") || oom_text_find(s->from, s->to, "\nfrom ") ||
+	const char *const line = oom_line_begin(s->from, at), *const above = line > s->from ? oom_line_begin(s->from, line - 1) : line;
+
+	return above < line && (line - above < 2 || !memcmp(above, "```", 3));
+}
+
+/* A program that somebody shows, not the frames of one: its lines are what it does in turn. */
+static bool is_script(const struct oom_crash *c, const struct oom_span *s, const char *at)
+{
+	return !c->traceback && !oom_text_find(s->from, s->to, "--> ") && (stands_apart(s, at) || oom_text_find(s->from, s->to, "\nimport ") || oom_text_find(s->from, s->to, "\nfrom ") ||
 				 !strncmp(s->from, "import ", 7) || !strncmp(s->from, "from ", 5));
+}
+
+static bool beside_steps(enum oom_crash_phase phase)
+{
+	return phase == OOM_CRASH_INIT || phase == OOM_CRASH_DATA || phase == OOM_CRASH_SAVE || phase == OOM_CRASH_EVAL;
 }
 
 static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
@@ -106,7 +126,7 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	char buf[32 << 10];
 	struct oom_span s;
 
-	if (!oom_traceback(begin, at, end, &s) || is_script(c, &s))
+	if (!oom_traceback(begin, at, end, &s) || is_script(c, &s, at))
 		return false;
 	oom_traceback_inside_closure(&s);
 	s = oom_traceback_executed(&s, buf, sizeof(buf));
@@ -142,7 +162,7 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		return true;
 	}
 	/* inside a training's loop, what stands deeper than the loop and is no step */
-	if (oom_phase_by_functions(c, s.from, s.to) && c->phase == OOM_CRASH_INIT)
+	if (oom_phase_by_functions(c, s.from, s.to) && beside_steps(c->phase))
 		return true;
 	if (oom_phase_by_word(c, oom_phase_of_driver, s.from, s.to, 0.8) || oom_phase_by_functions(c, s.from, s.to))
 		return true;
@@ -200,13 +220,18 @@ static bool by_requester(struct oom_crash *c, const char *begin, const char *lin
 		(line > begin && oom_phase_by_word(c, oom_phase_of_requester, oom_line_begin(begin, line - 1), line, 0.8)));
 }
 
-/* A forward pass is one of training unless the log says what it is part of. */
-static void around_forward(struct oom_crash *c, const char *begin, const char *at, const char *end)
+/* A forward pass is one of training unless the log, or who shows it, says what it is part of; a step of a training
+ * whose frames do not go on may be any part that he names. */
+static void around_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	struct oom_crash said = *c;
 
-	if ((oom_phase_by_workers(&said, at, end) || oom_phase_by_nearest(&said, begin, at, end)) &&
+	if (c->phase == OOM_CRASH_FORWARD && (oom_phase_by_workers(&said, at, end) || oom_phase_by_nearest(&said, begin, at, end)) &&
 	    (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL))
+		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
+	else if ((c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_TRAIN_STEP) && oom_phase_by_prose(&said, begin, at, end) &&
+		 (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL ||
+		  (c->phase == OOM_CRASH_TRAIN_STEP && said.phase != OOM_CRASH_TRAIN_STEP)))
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
 }
 
@@ -225,19 +250,18 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 	/* JAX names the executable at the message's end, which a page may have broken */
 	if (oom_runtime_is(c, OOM_RUNTIME_WORDY))
 		stop = end - stop > 200 ? stop + 200 : end;
-	if (oom_phase_by_word(c, oom_phase_of_line, line, stop, 0.85) || by_requester(c, begin, line, end) || by_node(c, stop, end) ||
+	if ((oom_phase_by_word(c, oom_phase_of_line, line, stop, 0.85) && c->phase != OOM_CRASH_UNKNOWN) || by_requester(c, begin, line, end) || by_node(c, stop, end) ||
 	    (oom_runtime_is(c, OOM_RUNTIME_GRAPH) && !oom_text_find(line, end, "xla_run}}") &&
 	     oom_phase_by_word(c, oom_phase_of_line, line, end, 0.8)))
 		return;
 	if (ends_traceback(c) && by_frames(c, begin, at, end)) {
-		if (c->phase == OOM_CRASH_FORWARD)
-			around_forward(c, begin, at, end);
+		around_frames(c, begin, at, end);
 		return;
 	}
 	if (oom_phase_by_failure(c, line, at))
 		return;
 	if (oom_phase_by_executable(c, oom_format_is(c, OOM_FORMAT_LIST) ? begin : line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
-	    oom_phase_by_nearest(c, begin, at, end) || oom_phase_by_script(c, begin, end) ||
+	    oom_phase_by_prose(c, begin, at, end) || oom_phase_by_nearest(c, begin, at, end) || oom_phase_by_script(c, begin, end) ||
 	    oom_phase_by_word(c, oom_phase_of_prose, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end, 0.5))
 		return;
 }

@@ -12,7 +12,30 @@ static bool script_char(char ch)
 	       ch != '\t';
 }
 
-/* A name ending in .py, .sh, .out or .log: its own letters, and its folder's. */
+/* Its own letters; those of a folder where they are all of its name: "/inference/app.py", not "/train-my-bike/app.py". */
+static bool by_script_name(struct oom_crash *c, const char *from, const char *to)
+{
+	const char *name = to;
+
+	while (name > from && name[-1] != '/' && name[-1] != '\\')
+		name--;
+	if (oom_phase_by_word(c, oom_phase_of_script, name, to, 0.6))
+		return true;
+	for (const char *stop = name; stop > from;) {
+		const char *p = --stop;
+
+		while (p > from && p[-1] != '/' && p[-1] != '\\' && p[-1] != '-' && p[-1] != '_' && p[-1] != '.')
+			p--;
+		if ((p == from || p[-1] == '/' || p[-1] == '\\') && oom_phase_by_word(c, oom_phase_of_script, p, stop, 0.6))
+			return true;
+		while (p > from && p[-1] != '/' && p[-1] != '\\')
+			p--;
+		stop = p;
+	}
+	return false;
+}
+
+/* A name ending in .py, .sh, .out or .log. */
 bool oom_phase_by_script(struct oom_crash *c, const char *begin, const char *end)
 {
 	static const char *const ends[] = {".py", ".sh", ".out", ".log", ".ipynb"};
@@ -29,7 +52,7 @@ bool oom_phase_by_script(struct oom_crash *c, const char *begin, const char *end
 			    oom_text_find(from, p, "dist-packages") ||
 			    oom_text_find(from, p, "/lib/python"))
 				continue;
-			if (oom_phase_by_word(c, oom_phase_of_script, from, p + strlen(ends[i]), 0.6))
+			if (by_script_name(c, from, p + strlen(ends[i])))
 				return true;
 		}
 	return false;
@@ -73,25 +96,4 @@ bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at
 	}
 	return (steps && oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.6, "a program that infers counts steps")) ||
 	       oom_phase_by_word(c, oom_phase_of_words, stop, end, 0.6);
-}
-
-/* On the message's line, before it: "generation error: ", "Evaluation failed: ", what failed by its name. */
-bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at)
-{
-	static const char *const ends[] = {" error", " failed", " failure", " crashed"};
-	char why[80];
-
-	for (size_t i = 0; i < COUNT(ends); i++) {
-		const char *const stop = oom_text_last(line, at, ends[i]), *p = stop;
-		enum oom_crash_phase phase;
-
-		while (p && p > line && ((p[-1] >= 'a' && p[-1] <= 'z') || (p[-1] >= 'A' && p[-1] <= 'Z') || p[-1] == '_'))
-			p--;
-		phase = p && stop - p > 3 ? oom_identifier_phase(p, stop) : OOM_CRASH_UNKNOWN;
-		if (phase == OOM_CRASH_UNKNOWN)
-			continue;
-		snprintf(why, sizeof(why), "\"%.*s\"", (int)(stop - p < 40 ? stop - p : 40), p);
-		return oom_phase_settle(c, phase, 0.7, why);
-	}
-	return false;
 }

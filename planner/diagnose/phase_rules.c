@@ -12,6 +12,7 @@ const struct oom_phase_rule oom_phase_of_format[] = {
 	{"sglang-decode", OOM_CRASH_INFERENCE},
 	{"sglang-", OOM_CRASH_INIT},
 	{"tgi-prefill-budget", OOM_CRASH_INIT},
+	{"lmcache-pool", OOM_CRASH_INFERENCE},
 	{"exllama-", OOM_CRASH_LOAD},
 	{"ollama-system-memory", OOM_CRASH_LOAD},
 	{"cuda-context", OOM_CRASH_INIT},
@@ -91,6 +92,8 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{"[[Node: training/", OOM_CRASH_BACKWARD},
 	{"{{node training/", OOM_CRASH_BACKWARD},
 	{"gradient_tape/", OOM_CRASH_BACKWARD},
+	/* one node that runs a whole program of XLA */
+	{"XRTExecute", OOM_CRASH_UNKNOWN},
 	{"{{node ", OOM_CRASH_FORWARD},
 	{"Error processing tensor for shard", OOM_CRASH_LOAD},
 	{"Error loading model", OOM_CRASH_LOAD},
@@ -203,6 +206,14 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"valid on '", OOM_CRASH_EVAL},
 	{"consumed samples", OOM_CRASH_TRAIN_STEP},
 	{"Saving ", OOM_CRASH_SAVE},
+	/* a server that did not come up; requests of its clients */
+	{"failed to start", OOM_CRASH_INIT},
+	{"CannotStart", OOM_CRASH_INIT},
+	{"/v1/chat", OOM_CRASH_INFERENCE},
+	{"/v1/completions", OOM_CRASH_INFERENCE},
+	{"/v1/", OOM_CRASH_INFERENCE},
+	{"/api/generate", OOM_CRASH_INFERENCE},
+	{"/api/chat", OOM_CRASH_INFERENCE},
 	{"Loading model", OOM_CRASH_LOAD},
 	{"loading model", OOM_CRASH_LOAD},
 	{"llama_decode", OOM_CRASH_INFERENCE},
@@ -243,6 +254,8 @@ const struct oom_phase_rule oom_phase_of_script[] = {
 	{"dreambooth", OOM_CRASH_TRAIN_STEP}, {"run_clm", OOM_CRASH_TRAIN_STEP}, {"run_mlm", OOM_CRASH_TRAIN_STEP},
 	{"sft", OOM_CRASH_TRAIN_STEP}, {"rlhf", OOM_CRASH_TRAIN_STEP}, {"grpo", OOM_CRASH_TRAIN_STEP}, {"ppo", OOM_CRASH_TRAIN_STEP}, {"dpo",
 	    OOM_CRASH_TRAIN_STEP},
+	/* the base's weights are loaded, and adapters put into them */
+	{"export", OOM_CRASH_LOAD}, {"merge", OOM_CRASH_LOAD},
 	{"train", OOM_CRASH_TRAIN_STEP}, {"eval", OOM_CRASH_EVAL}, {"valid", OOM_CRASH_EVAL}, {"benchmark", OOM_CRASH_INFERENCE},
 	{"kernel", OOM_CRASH_INFERENCE}, {"infer", OOM_CRASH_INFERENCE}, {"generat", OOM_CRASH_INFERENCE},
 	{"predict", OOM_CRASH_INFERENCE}, {"demo", OOM_CRASH_INFERENCE}, {"sampl", OOM_CRASH_INFERENCE}, {"chat", OOM_CRASH_INFERENCE},
@@ -256,6 +269,11 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	{"ChildFailedError", OOM_CRASH_TRAIN_STEP},
 	/* worker processes of a data loader leave it behind: a loop over batches ran */
 	{"semaphore_tracker", OOM_CRASH_TRAIN_STEP}, {"resource_tracker", OOM_CRASH_TRAIN_STEP},
+	/* Chinese, as UTF-8: save; evaluate, validate; load; merge; start; infer; fine-tune, train */
+	{"\xe4\xbf\x9d\xe5\xad\x98", OOM_CRASH_SAVE}, {"\xe8\xaf\x84\xe4\xbc\xb0", OOM_CRASH_EVAL}, {"\xe9\xaa\x8c\xe8\xaf\x81", OOM_CRASH_EVAL},
+	{"\xe5\x8a\xa0\xe8\xbd\xbd", OOM_CRASH_LOAD}, {"\xe5\x90\x88\xe5\xb9\xb6", OOM_CRASH_LOAD}, {"\xe5\x90\xaf\xe5\x8a\xa8", OOM_CRASH_INIT},
+	{"\xe6\x8e\xa8\xe7\x90\x86", OOM_CRASH_INFERENCE}, {"\xe5\xbe\xae\xe8\xb0\x83", OOM_CRASH_TRAIN_STEP},
+	{"\xe8\xae\xad\xe7\xbb\x83", OOM_CRASH_TRAIN_STEP},
 	{"first backward", OOM_CRASH_BACKWARD}, {"backward pass", OOM_CRASH_BACKWARD}, {"forward pass", OOM_CRASH_FORWARD},
 	{"state initialization", OOM_CRASH_INIT}, {"load models", OOM_CRASH_LOAD}, {"load model ", OOM_CRASH_LOAD},
 	{"model construction", OOM_CRASH_INIT}, {"model initialization", OOM_CRASH_INIT}, {"while initializing", OOM_CRASH_INIT},

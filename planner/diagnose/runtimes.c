@@ -17,6 +17,8 @@ static const struct oom_runtime runtimes[] = {
 	{"vllm", 0, 0, 0, {"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm", {NULL}, NULL, {NULL}}},
 	{"sglang", 0, 0, 0, {"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {NULL}, NULL, {NULL}}},
 	{"tgi", 0, 0, 0, {"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi", {NULL}, NULL, {NULL}}},
+	/* a part of vLLM or SGLang that keeps their cache in a pool of its own */
+	{"lmcache", 0, 0, 0, {"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm", {NULL}, NULL, {NULL}}},
 	{"exllama", 0, 0, 0, {"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {NULL}, NULL, {NULL}}},
 	{"onnxruntime", OOM_RUNTIME_SILENT, 0, 0, {"", "ONNX Runtime", OOM_ACTIVITY_INFERS, "onnxruntime", {NULL}, NULL, {NULL}}},
 	{"openvino", 0, 0, 0, {"", "OpenVINO", OOM_ACTIVITY_INFERS, "runtime", {NULL}, NULL, {NULL}}},

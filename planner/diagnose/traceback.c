@@ -125,8 +125,8 @@ struct oom_span oom_traceback_executed(const struct oom_span *s, char *buf, size
 
 		for (; q < stop && (*q == ' ' || *q == '\t' || (unsigned char)*q >= 0x80); q++)
 			arrow |= stop - q > 2 && !memcmp(q, "\xe2\x9d\xb1", 3);
-		/* a line that begins with its number and has no arrow; what PyTorch's C++ warns of is no frame */
-		if (!oom_text_find(p, stop, "] Warning: ") && !(arrows && !arrow && q < stop && *q >= '0' && *q <= '9') &&
+		/* a line that begins with its number and has no arrow; what a library warns of is no frame */
+		if (!oom_text_find(p, stop, "Warning: ") && !(arrows && !arrow && q < stop && *q >= '0' && *q <= '9') &&
 		    n <= size - (size_t)(out - buf))
 			for (size_t i = 0; i < n; i++)
 				*out++ = p[i] == '\\' ? '/' : p[i];   /* Windows' paths */

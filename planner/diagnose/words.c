@@ -18,6 +18,8 @@ static const char *const by_launcher_or_ray[] = {"exiting via ", "exiting via Si
 /* advice about a later run: "If you encounter CUDA out of memory, try ..." */
 static const char *const advice[] = {"encounter ", "encountering ", "get ", "avoid ", "prevent ", "hit ", "see a ", NULL};
 
+/* memory_summary() counts them */
+static const char *const counted[] = {"s", NULL};
 static const char *const might[] = {"run o", "running o", "runs o", "go o", "goes o", "going o", "be o", "avoid o", "prevent o", "encounter o",
 					   "get o", "hit o", "see o", "for o", "when o", "if o", "of o", "handle o", "Run o", "Running o", NULL};
 
@@ -298,6 +300,16 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("MemoryError", "host", "python-memory-error", 2, .not_after = a_class),
 	SAYS("Killed", "host", "bare-killed", 1, .alone = true),
 	SAYS("zsh: killed ", "host", "bare-killed", 1),
+	/* people's own words, and wrappers' */
+	SAYS("CUDA OOM", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
+	SAYS("Cuda OOM", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
+	SAYS("cuda OOM", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
+	SAYS("GPU OOM", "device", "out-of-memory", 1, .not_after = advice),
+	SAYS("OOM error", "device", "out-of-memory", 1, .not_after = might),
+	/* lmcache/v1/memory_management.py: the pool of the size that LMCACHE_MAX_LOCAL_CPU_SIZE gives is full */
+	SAYS("because no memory is available", "lmcache", "lmcache-pool", 1, .needs = {"ailed to allocate memory", -300}),
+	SAYS("Failed to allocate memory block of size", "lmcache", "lmcache-pool", 1),
+	SAYS("Failed to allocate memory obj", "lmcache", "lmcache-pool", 1),
 	/* nobody's wording in particular, and no sentence about what might happen */
 	SAYS("ut of memory", "device", "out-of-memory", 1, .not_after = might),
 };

@@ -331,7 +331,7 @@ static void test_nothing(void **state)
 	assert_false(oom_crash_decode("", 0, &c));
 }
 
-/* The word that settled a phase is quoted on one line, though the rule wants it to end its own. */
+/* What settled a phase is the function that says so. */
 static void test_evidence(void **state)
 {
 	const struct oom_crash c = decode("  File \"run.py\", line 3, in generate\n    out = model(x)\n"
@@ -339,7 +339,7 @@ static void test_evidence(void **state)
 
 	(void)state;
 	assert_int_equal(c.phase, OOM_CRASH_INFERENCE);
-	assert_string_equal(c.phase_evidence, "\"in generate\"");
+	assert_string_equal(c.phase_evidence, "the function \"generate\"");
 }
 
 /* The tables: every cause says what to do, every rung it names exists, and all twenty entries

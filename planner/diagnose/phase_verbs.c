@@ -1,0 +1,298 @@
+/* What lines and people say is going on: the verb a line of a log begins with, what failed by its name, and the
+ * user's own words around a message: "OOM when saving", "fails at the diarization step". */
+#include <stdio.h>
+#include <string.h>
+
+#include "tables.h"
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+enum { WORD = 24 };
+
+static bool upper(char c)
+{
+	return c >= 'A' && c <= 'Z';
+}
+
+static bool letter(char c)
+{
+	return (c >= 'a' && c <= 'z') || upper(c);
+}
+
+static const char *first_word(const char *p, const char *end)
+{
+	while (p < end && (letter(*p) || (*p >= '0' && *p <= '9') || *p == '_' || *p == '.'))
+		p++;
+	return p;
+}
+
+/* Present participles say what is going on, past ones that it is over. */
+static const struct {
+	const char *word;       /* in lower case; its beginning */
+	enum oom_crash_phase phase;
+	bool over;
+} verbs[] = {
+	{"loading", OOM_CRASH_LOAD, false}, {"loaded", OOM_CRASH_LOAD, true},
+	{"downloading", OOM_CRASH_LOAD, false}, {"downloaded", OOM_CRASH_LOAD, true},
+	{"quantizing", OOM_CRASH_LOAD, false}, {"dequantizing", OOM_CRASH_LOAD, false},
+	{"offloading", OOM_CRASH_LOAD, false}, {"offloaded", OOM_CRASH_LOAD, true},
+	{"saving", OOM_CRASH_SAVE, false}, {"saved", OOM_CRASH_SAVE, true}, {"checkpointing", OOM_CRASH_SAVE, false},
+	{"evaluating", OOM_CRASH_EVAL, false}, {"validating", OOM_CRASH_EVAL, false},
+	{"initializing", OOM_CRASH_INIT, false}, {"initialising", OOM_CRASH_INIT, false},
+	{"initialized", OOM_CRASH_INIT, true}, {"capturing", OOM_CRASH_INIT, false}, {"capture", OOM_CRASH_INIT, false}, {"captured", OOM_CRASH_INIT, true},
+	{"warming", OOM_CRASH_INIT, false}, {"profiling", OOM_CRASH_INIT, false},
+	{"compiling", OOM_CRASH_COMPILE, false}, {"compiled", OOM_CRASH_COMPILE, true},
+	{"autotuning", OOM_CRASH_COMPILE, false}, {"building", OOM_CRASH_COMPILE, false},
+	{"generating", OOM_CRASH_INFERENCE, false}, {"sampling", OOM_CRASH_INFERENCE, false},
+	{"denoising", OOM_CRASH_INFERENCE, false}, {"transcribing", OOM_CRASH_INFERENCE, false},
+	{"decoding", OOM_CRASH_INFERENCE, false}, {"inferencing", OOM_CRASH_INFERENCE, false},
+	{"predicting", OOM_CRASH_INFERENCE, false}, {"prefilling", OOM_CRASH_INFERENCE, false},
+	{"processing", OOM_CRASH_DATA, false}, {"processed", OOM_CRASH_DATA, true},
+	{"tokenizing", OOM_CRASH_DATA, false}, {"tokenized", OOM_CRASH_DATA, true},
+	{"preprocessing", OOM_CRASH_DATA, false}, {"training", OOM_CRASH_TRAIN_STEP, false},
+};
+
+/* Behind what loggers put before a message: times, levels in brackets, "file.py:12]", "srv  load_model:". */
+static const char *message_of(const char *line, const char *end)
+{
+	const char *p = line;
+
+	for (const char *q = line; q < end && q - line < 160; q++)
+		if ((*q == ']' || *q == ':') && q + 1 < end && q[1] == ' ')
+			p = q + 1;
+	while (p < end && !letter(*p) && *p != '"')
+		p++;
+	return p;
+}
+
+/* "Capture cuda graph end", "Graph capturing finished" */
+static bool ended(const char *p, const char *end)
+{
+	static const char *const ends[] = {" end", " finished", " done", " complete"};
+	const char *const stop = end - p > 60 ? p + 60 : end;
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (oom_text_find(p, stop, ends[i]))
+			return true;
+	return false;
+}
+
+enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *over)
+{
+	const char *const starts[] = {line, message_of(line, end)};
+	char word[WORD];
+
+	for (size_t k = 0; k < 2; k++) {
+		const char *p = starts[k];
+		size_t n = 0;
+
+		while (p < end && !letter(*p) && p - starts[k] < 8)
+			p++;
+		for (; p < end && letter(*p) && n + 1 < WORD; p++)
+			word[n++] = (char)(upper(*p) ? *p - 'A' + 'a' : *p);
+		word[n] = 0;
+		/* a word that goes on is an identifier */
+		if (p < end && (*p == '_' || *p == '(' || *p == '='))
+			continue;
+		for (size_t i = 0; n && i < sizeof(verbs) / sizeof(verbs[0]); i++)
+			if (!strcmp(word, verbs[i].word)) {
+				/* a logger that is named after it goes on: "llama_model_loader: loaded meta data" */
+				*over = (verbs[i].over && !(k && oom_identifier_phase(line, first_word(line, end)) == verbs[i].phase)) ||
+					ended(p, end);
+				return verbs[i].phase;
+			}
+	}
+	return OOM_CRASH_UNKNOWN;
+}
+
+/* ---- somebody's own words ---- */
+
+/* What is said of a program as a whole, or by people alone, beside what names of functions say (identifier.c). */
+static const struct {
+	const char *word;       /* in lower case; its beginning */
+	enum oom_crash_phase phase;
+} spoken[] = {
+	{"start", OOM_CRASH_INIT}, {"launch", OOM_CRASH_INIT}, {"boot", OOM_CRASH_INIT}, {"merg", OOM_CRASH_LOAD}, {"tuning", OOM_CRASH_TRAIN_STEP},
+	{"fine-tun", OOM_CRASH_TRAIN_STEP}, {"finetun", OOM_CRASH_TRAIN_STEP}, {"pretrain", OOM_CRASH_TRAIN_STEP}, {"requests", OOM_CRASH_INFERENCE},
+	{"quantiz", OOM_CRASH_LOAD},
+};
+
+static bool ends_phrase(char ch)
+{
+	return ch == '\n' || ch == '.' || ch == ',' || ch == ';' || ch == ':' || ch == '(' || ch == ')' || ch == '?' || ch == '!';
+}
+
+static enum oom_crash_phase of_word(const char *p, const char *end)
+{
+	char word[WORD];
+	size_t n = 0;
+
+	for (const char *q = p; q < end && n + 1 < WORD; q++)
+		word[n++] = (char)(upper(*q) ? *q - 'A' + 'a' : *q);
+	word[n] = 0;
+	for (size_t i = 0; i < COUNT(spoken); i++)
+		if (!strncmp(word, spoken[i].word, strlen(spoken[i].word)))
+			return spoken[i].phase;
+	return oom_identifier_phase(p, end);
+}
+
+/* The first of so many words that speaks; *from and *to: that one. Data that is loaded is data. */
+static enum oom_crash_phase of_phrase(const char *p, const char *end, int most, const char **from, const char **to)
+{
+	for (int n = 0; n < most && p < end; n++) {
+		const char *stop;
+		enum oom_crash_phase phase;
+
+		while (p < end && (*p == ' ' || *p == '`' || *p == '*' || *p == '"' || *p == '\''))
+			p++;
+		/* a name with dots is one word */
+		for (stop = p; stop < end && *stop != ' ' && (!ends_phrase(*stop) || (*stop == '.' && stop + 1 < end && letter(stop[1]))); stop++)
+			;
+		phase = of_word(p, stop);
+		if (phase != OOM_CRASH_UNKNOWN) {
+			const char *const rest = end - stop > 24 ? stop + 24 : end;
+
+			*from = p;
+			*to = stop;
+			return phase == OOM_CRASH_LOAD && oom_text_find(stop, rest, " data") ? OOM_CRASH_DATA : phase;
+		}
+		if (stop < end && ends_phrase(*stop))
+			break;
+		p = stop;
+	}
+	return OOM_CRASH_UNKNOWN;
+}
+
+static bool any(const char *const *words, size_t n, const char *from, const char *to)
+{
+	for (size_t i = 0; i < n; i++)
+		if (oom_text_find(from, to, words[i]))
+			return true;
+	return false;
+}
+
+static bool complains(const char *from, const char *to)
+{
+	static const char *const words[] = {"OOM", "emory", "rror", "crash", "Crash", "kill", "Kill", "fail", "Fail", "VRAM", "vram", "oom"};
+
+	return any(words, COUNT(words), from, to);
+}
+
+/* "It works fine when training, but ..." */
+static bool praises(const char *from, const char *to)
+{
+	static const char *const words[] = {"work", " fine", "success", "no problem", "no issue", "can be "};
+
+	return any(words, COUNT(words), from, to) && !complains(from, to);
+}
+
+/* Words behind which stands what was being done, and within how many. */
+static const struct {
+	const char *word;
+	int most;
+} connectives[] = {
+	{"hen ", 5}, {"hile ", 5}, {"uring ", 5}, {" at the ", 3}, {"ry to ", 2}, {"rying to ", 2}, {"ried to ", 2}, {"ail to ", 1}, {"ails to ", 1},
+	{"ailed to ", 1}, {"nable to ", 1}, {"an't ", 2}, {"annot ", 2}, {"ould not ", 2}, {"ouldn't ", 2}, {"OOM in ", 3}, {"OOM on ", 3}, {"OOM at ", 3},
+	{"OOM for ", 3}, {"memory in ", 3}, {"memory on ", 3}, {"memory at ", 3}, {"rror in ", 3}, {"rror on ", 3}, {"rror at ", 3}, {"OOM ", 1},
+	{"memory ", 1}, {"rror ", 3},
+};
+
+/* The part of a sentence that stands before p. */
+static const char *clause_of(const char *line, const char *p)
+{
+	const char *q = p;
+
+	while (q > line && !ends_phrase(q[-1]))
+		q--;
+	return q;
+}
+
+/* The earliest connective of a line whose words speak. */
+static enum oom_crash_phase of_sentence(const char *line, const char *stop, const char **from, const char **to)
+{
+	enum oom_crash_phase best = OOM_CRASH_UNKNOWN;
+	const char *first = stop;
+
+	for (size_t i = 0; i < COUNT(connectives); i++)
+		for (const char *p = line; (p = oom_text_find(p, stop, connectives[i].word)) && p < first; p++) {
+			const char *a, *b;
+			const enum oom_crash_phase phase =
+				of_phrase(p + strlen(connectives[i].word), stop, connectives[i].most, &a, &b);
+
+			if (phase == OOM_CRASH_UNKNOWN || praises(clause_of(line, p), p))
+				continue;
+			best = phase;
+			first = p;
+			*from = a;
+			*to = b;
+		}
+	return best;
+}
+
+/* Not of a program: no code, no frame, no warning of a library, no entry of a logger. */
+static bool is_prose(const char *line, const char *stop)
+{
+	static const char *const marks[] = {"Warning", "WARN", "INFO", "ERROR", "File \"", "site-packages", "://", "Tried to allocate", "--"};
+
+	return stop - line > 8 && stop - line < 1000 && *line != '\t' && memcmp(line, "    ", 4) && !any(marks, COUNT(marks), line, stop);
+}
+
+static bool by_sentence(struct oom_crash *c, const char *line, const char *stop, double confidence)
+{
+	const char *from, *to;
+	const enum oom_crash_phase phase = of_sentence(line, stop, &from, &to);
+	char why[80];
+
+	if (phase == OOM_CRASH_UNKNOWN)
+		return false;
+	snprintf(why, sizeof(why), "the words \"%.*s\"", (int)(to - from < 40 ? to - from : 40), from);
+	return oom_phase_settle(c, phase, confidence, why);
+}
+
+static bool by_line(struct oom_crash *c, const char *line, const char *stop)
+{
+	return is_prose(line, stop) && complains(line, stop) && by_sentence(c, line, stop, 0.6);
+}
+
+/* From the message's line backwards, then behind it. */
+bool oom_phase_by_prose(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	const char *const stop = oom_line_end(at, end);
+
+	for (const char *to = stop; to > begin;) {
+		const char *const from = oom_line_begin(begin, to);
+
+		if (by_line(c, from, to))
+			return true;
+		to = from > begin ? from - 1 : begin;
+	}
+	for (const char *p = stop; p < end;) {
+		const char *const to = oom_line_end(p + 1, end);
+
+		if (by_line(c, p + 1, to))
+			return true;
+		p = to;
+	}
+	return false;
+}
+
+/* On the message's line, before it: "generation error: ", "Evaluation failed: ", what failed by its name; "Error processing or
+ * transcribing FILE: ", by the verb. */
+bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at)
+{
+	static const char *const ends[] = {" error", " failed", " failure", " crashed"};
+	char why[80];
+
+	for (size_t i = 0; i < COUNT(ends); i++) {
+		const char *const stop = oom_text_last(line, at, ends[i]), *p = stop;
+		enum oom_crash_phase phase;
+
+		while (p && p > line && ((p[-1] >= 'a' && p[-1] <= 'z') || (p[-1] >= 'A' && p[-1] <= 'Z') || p[-1] == '_'))
+			p--;
+		phase = p && stop - p > 3 ? oom_identifier_phase(p, stop) : OOM_CRASH_UNKNOWN;
+		if (phase == OOM_CRASH_UNKNOWN)
+			continue;
+		snprintf(why, sizeof(why), "\"%.*s\"", (int)(stop - p < 40 ? stop - p : 40), p);
+		return oom_phase_settle(c, phase, 0.7, why);
+	}
+	return by_sentence(c, line, at, 0.65);
+}
