@@ -52,6 +52,7 @@ static const struct oom_format formats[] = {
 	    .first = {OOM_LEVER_ROOM, OOM_LEVER_CONTEXT, OOM_LEVER_SHARD, OOM_LEVER_OTHERS},
 	    .settle = "the line before it: whether the engine was being woken or its cache made says who held the card, trainer or engine"),
 	ROW("ggml-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
+	ROW("ggml-sycl-error", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("trtllm-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("turbomind-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("cublas-", OOM_FORMAT_BARE, 0, NULL, NULL),

@@ -52,7 +52,7 @@ static const struct {
 	{"backward", OOM_CRASH_BACKWARD, NULL}, {"bwd", OOM_CRASH_BACKWARD, NULL}, {"backprop", OOM_CRASH_BACKWARD, NULL},
 	{"collate", OOM_CRASH_DATA, NULL}, {"dataloader", OOM_CRASH_DATA, NULL}, {"dataset", OOM_CRASH_DATA, NULL},
 	{"getitem", OOM_CRASH_DATA, NULL}, {"preprocess", OOM_CRASH_DATA, NULL}, {"augment", OOM_CRASH_DATA, NULL},
-	{"save", OOM_CRASH_SAVE, "load backward"}, {"saving", OOM_CRASH_SAVE, NULL}, {"~evaluat", OOM_CRASH_EVAL, "train"},
+	{"save", OOM_CRASH_SAVE, "load backward and quantize"}, {"saving", OOM_CRASH_SAVE, NULL}, {"~evaluat", OOM_CRASH_EVAL, "train"},
 	{"eval", OOM_CRASH_EVAL, "frame jaxpr shape context mx train"}, {"~validat", OOM_CRASH_EVAL, "python args config environment train"},
 	{"val", OOM_CRASH_EVAL, "train"},
 	/* a mixture's loss is of the load of its experts */
@@ -135,6 +135,9 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 	if ((among(words, n, "weight") || among(words, n, "weights")) &&
 	    (among(words, n, "get") || among(words, n, "create") || among(words, n, "make") || among(words, n, "pack")))
 		return OOM_CRASH_LOAD;
+	/* "backload_to_gpu", "move_to_device" */
+	if (among(words, n, "to") && (among(words, n, "gpu") || among(words, n, "cuda") || among(words, n, "device")))
+		return OOM_CRASH_TO_DEVICE;
 	/* "create_model", "build_model_and_tokenizer" */
 	if (among(words, n, "model") && (among(words, n, "create") || among(words, n, "build") || among(words, n, "make")))
 		return OOM_CRASH_INIT;

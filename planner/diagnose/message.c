@@ -136,6 +136,7 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 		{"cuda-error-no-numbers", "tensorrt_llm", "tensorrt-llm", "trtllm-cuda-error"},
 		{"cuda-error-no-numbers", "turbomind", "lmdeploy", "turbomind-cuda-error"},
 		{"hip-error-no-numbers", "ggml-cuda", "ggml", "ggml-cuda-error"},
+		{"xpu-error-no-numbers", "ggml-sycl", "ggml", "ggml-sycl-error"},
 		{"xla-resource-exhausted", "/xla_run}}", "tensorflow", "xla-resource-exhausted"},
 		{"xla-resource-exhausted", "XRTExecute", "torch-xla", "xla-resource-exhausted"},
 		{"xla-resource-exhausted", "OOM when allocating tensor", "tensorflow",
@@ -161,6 +162,8 @@ static void rename_tpu(struct oom_crash *c, const char *begin, const char *end)
 	/* nobody's words in particular, in a program that shows */
 	if (!strcmp(c->framework, "device") && oom_text_find(begin, end, "ggml_"))
 		strcpy(c->framework, "ggml");
+	if (!strcmp(c->framework, "device") && oom_text_find(begin, end, "torch."))
+		strcpy(c->framework, "torch");
 	if (!strcmp(c->framework, "device") && (oom_text_find(begin, end, "CUDA") || oom_text_find(begin, end, "cuda")))
 		strcpy(c->framework, "cuda");
 }

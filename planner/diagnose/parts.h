@@ -104,6 +104,7 @@ bool oom_phase_by_word(struct oom_crash *c, const struct oom_phase_rule *rules, 
 bool oom_phase_by_script(struct oom_crash *c, const char *begin, const char *end);
 bool oom_phase_script_trains(const struct oom_crash *c, const char *begin, const char *end);
 bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at, const char *end);
+bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, const char *stop);
 bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at);
 /* phase_verbs.c: by what somebody says about the failure in words of his own: "OOM when saving the model". */
 bool oom_phase_by_prose(struct oom_crash *c, const char *begin, const char *at, const char *end);

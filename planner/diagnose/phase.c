@@ -118,7 +118,8 @@ static bool is_script(const struct oom_crash *c, const struct oom_span *s, const
 
 static bool beside_steps(enum oom_crash_phase phase)
 {
-	return phase == OOM_CRASH_INIT || phase == OOM_CRASH_DATA || phase == OOM_CRASH_SAVE || phase == OOM_CRASH_EVAL;
+	return phase == OOM_CRASH_INIT || phase == OOM_CRASH_DATA || phase == OOM_CRASH_SAVE || phase == OOM_CRASH_EVAL ||
+	       phase == OOM_CRASH_TO_DEVICE;
 }
 
 static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
@@ -145,8 +146,14 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	    !oom_phase_meets(oom_phase_of_driver, s.from, s.to))
 		return oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.55,
 			      "a forward pass that holds too little to be training");
-	if (!in_training(&s) && oom_phase_by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7))
+	if (!in_training(&s) && oom_phase_by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7)) {
+		struct oom_crash inner = *c;
+
+		/* what such a program does before it infers */
+		if (oom_phase_by_functions(&inner, s.from, s.to) && inner.phase == OOM_CRASH_LOAD)
+			*c = inner;
 		return true;
+	}
 	if (oom_phase_by_word(c, oom_phase_of_forward, s.from, s.to, 0.85)) {
 		struct oom_crash outer = *c;
 
@@ -258,7 +265,7 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 		around_frames(c, begin, at, end);
 		return;
 	}
-	if (oom_phase_by_failure(c, line, at))
+	if (oom_phase_by_failure(c, line, at) || oom_phase_by_bar(c, begin, line, stop))
 		return;
 	if (oom_phase_by_executable(c, oom_format_is(c, OOM_FORMAT_LIST) ? begin : line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
 	    oom_phase_by_prose(c, begin, at, end) || oom_phase_by_nearest(c, begin, at, end) || oom_phase_by_script(c, begin, end) ||

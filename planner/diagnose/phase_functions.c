@@ -206,9 +206,9 @@ bool oom_phase_by_workers(struct oom_crash *c, const char *at, const char *end)
 	for (const char *p = at; (p = oom_text_find(p, end, "ray::"));) {
 		const char *const stop = name_end(p += 5, end), *const name = method_of(p, stop);
 
-		if (table)
-			return by_name(c, p, stop, 0.75);
-		if (stop < end && *stop == '(' && name > p && by_name(c, name, stop, 0.75))
+		if (table && by_name(c, p, stop, 0.75))
+			return true;
+		if (!table && stop < end && *stop == '(' && name > p && by_name(c, name, stop, 0.75))
 			return true;
 	}
 	return false;

@@ -97,3 +97,18 @@ bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at
 	return (steps && oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.6, "a program that infers counts steps")) ||
 	       oom_phase_by_word(c, oom_phase_of_words, stop, end, 0.6);
 }
+
+static bool running_bar(const char *line, const char *end)
+{
+	return (oom_text_find(line, end, "%|") || oom_text_find(line, end, "it/s") || oom_text_find(line, end, "s/it") ||
+		oom_text_find(line, end, "examples/s")) && !oom_text_find(line, end, "100%");
+}
+
+/* A progress bar that was cut short, on the message's own line or right above it. */
+bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, const char *stop)
+{
+	const char *const above = line > begin ? oom_line_begin(begin, line - 1) : line;
+
+	return (running_bar(line, stop) && oom_phase_by_word(c, oom_phase_of_words, line, stop, 0.65)) ||
+	       (above < line && running_bar(above, line) && oom_phase_by_word(c, oom_phase_of_words, above, line, 0.65));
+}

@@ -135,6 +135,8 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"jit(update", OOM_CRASH_TRAIN_STEP},
 	{"fairseq.trainer", OOM_CRASH_TRAIN_STEP},
 	{"Generating train split", OOM_CRASH_DATA},
+	/* the bar of datasets' map() */
+	{" examples/s]", OOM_CRASH_DATA},
 	{"nested_concat(", OOM_CRASH_EVAL},
 	{"Prediction on device was unsuccessful", OOM_CRASH_INFERENCE},
 	{"modelInstanceState", OOM_CRASH_INIT},
@@ -259,7 +261,7 @@ const struct oom_phase_rule oom_phase_of_script[] = {
 	{"train", OOM_CRASH_TRAIN_STEP}, {"eval", OOM_CRASH_EVAL}, {"valid", OOM_CRASH_EVAL}, {"benchmark", OOM_CRASH_INFERENCE},
 	{"kernel", OOM_CRASH_INFERENCE}, {"infer", OOM_CRASH_INFERENCE}, {"generat", OOM_CRASH_INFERENCE},
 	{"predict", OOM_CRASH_INFERENCE}, {"demo", OOM_CRASH_INFERENCE}, {"sampl", OOM_CRASH_INFERENCE}, {"chat", OOM_CRASH_INFERENCE},
-	{"webui", OOM_CRASH_INFERENCE}, {"server", OOM_CRASH_INFERENCE}, {"launch.py", OOM_CRASH_INFERENCE},
+	{"webui", OOM_CRASH_INFERENCE}, {"server", OOM_CRASH_INFERENCE}, {"deploy", OOM_CRASH_INFERENCE}, {"launch.py", OOM_CRASH_INFERENCE},
 	{"txt2img", OOM_CRASH_INFERENCE}, {"img2img", OOM_CRASH_INFERENCE},
 	{NULL, OOM_CRASH_UNKNOWN},
 };

@@ -45,7 +45,7 @@ static const struct {
 	{"generating", OOM_CRASH_INFERENCE, false}, {"sampling", OOM_CRASH_INFERENCE, false},
 	{"denoising", OOM_CRASH_INFERENCE, false}, {"transcribing", OOM_CRASH_INFERENCE, false},
 	{"decoding", OOM_CRASH_INFERENCE, false}, {"inferencing", OOM_CRASH_INFERENCE, false},
-	{"predicting", OOM_CRASH_INFERENCE, false}, {"prefilling", OOM_CRASH_INFERENCE, false},
+	{"generate", OOM_CRASH_INFERENCE, false}, {"predicting", OOM_CRASH_INFERENCE, false}, {"prefilling", OOM_CRASH_INFERENCE, false},
 	{"processing", OOM_CRASH_DATA, false}, {"processed", OOM_CRASH_DATA, true},
 	{"tokenizing", OOM_CRASH_DATA, false}, {"tokenized", OOM_CRASH_DATA, true},
 	{"preprocessing", OOM_CRASH_DATA, false}, {"training", OOM_CRASH_TRAIN_STEP, false},
@@ -135,9 +135,30 @@ static enum oom_crash_phase of_word(const char *p, const char *end)
 	return oom_identifier_phase(p, end);
 }
 
-/* The first of so many words that speaks; *from and *to: that one. Data that is loaded is data. */
+/* What is over, and what comes next: "when it has finished the epoch and does the validation". */
+static bool is_over(const char *p, const char *stop)
+{
+	static const char *const words[] = {"finish", "after", "complet", "done"};
+
+	for (size_t i = 0; i < COUNT(words); i++)
+		if ((size_t)(stop - p) >= strlen(words[i]) && !memcmp(p, words[i], strlen(words[i])))
+			return true;
+	return false;
+}
+
+/* A tokenizer is trained, and data are loaded, before the model is. */
+static bool of_data(enum oom_crash_phase phase, const char *p, const char *end)
+{
+	const char *const rest = end - p > 24 ? p + 24 : end;
+
+	return (phase == OOM_CRASH_LOAD && oom_text_find(p, rest, " data")) || (phase == OOM_CRASH_TRAIN_STEP && oom_text_find(p, rest, "okenizer"));
+}
+
+/* The first of so many words that speaks; *from and *to: that one. */
 static enum oom_crash_phase of_phrase(const char *p, const char *end, int most, const char **from, const char **to)
 {
+	bool over = false;
+
 	for (int n = 0; n < most && p < end; n++) {
 		const char *stop;
 		enum oom_crash_phase phase;
@@ -148,12 +169,17 @@ static enum oom_crash_phase of_phrase(const char *p, const char *end, int most, 
 		for (stop = p; stop < end && *stop != ' ' && (!ends_phrase(*stop) || (*stop == '.' && stop + 1 < end && letter(stop[1]))); stop++)
 			;
 		phase = of_word(p, stop);
-		if (phase != OOM_CRASH_UNKNOWN) {
-			const char *const rest = end - stop > 24 ? stop + 24 : end;
-
+		if (phase != OOM_CRASH_UNKNOWN && !over) {
 			*from = p;
 			*to = stop;
-			return phase == OOM_CRASH_LOAD && oom_text_find(stop, rest, " data") ? OOM_CRASH_DATA : phase;
+			return of_data(phase, stop, end) ? OOM_CRASH_DATA : phase;
+		}
+		/* as many words again */
+		if (is_over(p, stop) && !over) {
+			over = true;
+			most += n + 4;
+		} else if (phase != OOM_CRASH_UNKNOWN) {
+			over = false;
 		}
 		if (stop < end && ends_phrase(*stop))
 			break;
@@ -186,15 +212,15 @@ static bool praises(const char *from, const char *to)
 }
 
 /* Words behind which stands what was being done, and within how many. */
-static const struct {
+struct connective {
 	const char *word;
 	int most;
-} connectives[] = {
-	{"hen ", 5}, {"hile ", 5}, {"uring ", 5}, {" at the ", 3}, {"ry to ", 2}, {"rying to ", 2}, {"ried to ", 2}, {"ail to ", 1}, {"ails to ", 1},
-	{"ailed to ", 1}, {"nable to ", 1}, {"an't ", 2}, {"annot ", 2}, {"ould not ", 2}, {"ouldn't ", 2}, {"OOM in ", 3}, {"OOM on ", 3}, {"OOM at ", 3},
-	{"OOM for ", 3}, {"memory in ", 3}, {"memory on ", 3}, {"memory at ", 3}, {"rror in ", 3}, {"rror on ", 3}, {"rror at ", 3}, {"OOM ", 1},
-	{"memory ", 1}, {"rror ", 3},
 };
+static const struct connective told[] = {
+	{"hen ", 5}, {"hile ", 5}, {"uring ", 5}, {" at the ", 3}, {" at ", 2}, {"ail to ", 1}, {"ails to ", 1}, {"ailed to ", 1}, {"nable to ", 1}, {"an't ", 2},
+	{"annot ", 2}, {"ould not ", 2}, {"ouldn't ", 2}, {"OOM in ", 3}, {"OOM on ", 3}, {"OOM for ", 3}, {"memory in ", 3}, {"memory on ", 3},
+	{"rror in ", 3}, {"rror on ", 3}, {"OOM ", 1}, {"memory ", 1}, {"rror ", 3},
+}, /* what somebody set out to do: it may be over */ meant[] = {{"ry to ", 2}, {"rying to ", 2}, {"ried to ", 2}, {" to ", 1}};
 
 /* The part of a sentence that stands before p. */
 static const char *clause_of(const char *line, const char *p)
@@ -206,17 +232,36 @@ static const char *clause_of(const char *line, const char *p)
 	return q;
 }
 
+/* "Validation fails with": the word before. */
+static enum oom_crash_phase of_subject(const char *line, const char *stop, const char **from, const char **to)
+{
+	static const char *const verbs_of_failing[] = {" fails", " Fails", " failed", " crashes", " dies", " gets killed", " OOMs", " runs out", " goes out of"};
+
+	for (size_t i = 0; i < COUNT(verbs_of_failing); i++) {
+		const char *const end = oom_text_find(line, stop, verbs_of_failing[i]), *p = end;
+
+		while (p && p > line && (letter(p[-1]) || p[-1] == '_'))
+			p--;
+		if (p && of_word(p, end) != OOM_CRASH_UNKNOWN) {
+			*from = p;
+			*to = end;
+			return of_word(p, end);
+		}
+	}
+	return OOM_CRASH_UNKNOWN;
+}
+
 /* The earliest connective of a line whose words speak. */
-static enum oom_crash_phase of_sentence(const char *line, const char *stop, const char **from, const char **to)
+static enum oom_crash_phase behind(const struct connective *words, size_t n, const char *line, const char *stop, const char **from, const char **to)
 {
 	enum oom_crash_phase best = OOM_CRASH_UNKNOWN;
 	const char *first = stop;
 
-	for (size_t i = 0; i < COUNT(connectives); i++)
-		for (const char *p = line; (p = oom_text_find(p, stop, connectives[i].word)) && p < first; p++) {
+	for (size_t i = 0; i < n; i++)
+		for (const char *p = line; (p = oom_text_find(p, stop, words[i].word)) && p < first; p++) {
 			const char *a, *b;
 			const enum oom_crash_phase phase =
-				of_phrase(p + strlen(connectives[i].word), stop, connectives[i].most, &a, &b);
+				of_phrase(p + strlen(words[i].word), stop, words[i].most, &a, &b);
 
 			if (phase == OOM_CRASH_UNKNOWN || praises(clause_of(line, p), p))
 				continue;
@@ -226,6 +271,15 @@ static enum oom_crash_phase of_sentence(const char *line, const char *stop, cons
 			*to = b;
 		}
 	return best;
+}
+
+static enum oom_crash_phase of_sentence(const char *line, const char *stop, const char **from, const char **to)
+{
+	enum oom_crash_phase phase = of_subject(line, stop, from, to);
+
+	if (phase == OOM_CRASH_UNKNOWN)
+		phase = behind(told, COUNT(told), line, stop, from, to);
+	return phase != OOM_CRASH_UNKNOWN ? phase : behind(meant, COUNT(meant), line, stop, from, to);
 }
 
 /* Not of a program: no code, no frame, no warning of a library, no entry of a logger. */
@@ -253,26 +307,47 @@ static bool by_line(struct oom_crash *c, const char *line, const char *stop)
 	return is_prose(line, stop) && complains(line, stop) && by_sentence(c, line, stop, 0.6);
 }
 
-/* From the message's line backwards, then behind it. */
+static bool part_of_training(enum oom_crash_phase phase)
+{
+	return phase == OOM_CRASH_FORWARD || phase == OOM_CRASH_BACKWARD || phase == OOM_CRASH_OPTIMIZER || phase == OOM_CRASH_EVAL ||
+	       phase == OOM_CRASH_SAVE;
+}
+
+/* Whether a line is all there is to hear: who says that he trains may say more elsewhere. */
+static bool hear(struct oom_crash *c, struct oom_crash *trains, const char *from, const char *to)
+{
+	struct oom_crash said = *c;
+
+	if (!by_line(&said, from, to) || (trains->phase && !part_of_training(said.phase)))
+		return false;
+	*(said.phase == OOM_CRASH_TRAIN_STEP ? trains : c) = said;
+	return said.phase != OOM_CRASH_TRAIN_STEP;
+}
+
+/* The first line, which is a title as a rule; from the message's line backwards; then behind it. */
 bool oom_phase_by_prose(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *const stop = oom_line_end(at, end);
+	struct oom_crash trains = *c;
 
+	trains.phase = OOM_CRASH_UNKNOWN;
+	if (hear(c, &trains, begin, oom_line_end(begin, end)))
+		return true;
 	for (const char *to = stop; to > begin;) {
 		const char *const from = oom_line_begin(begin, to);
 
-		if (by_line(c, from, to))
+		if (hear(c, &trains, from, to))
 			return true;
 		to = from > begin ? from - 1 : begin;
 	}
 	for (const char *p = stop; p < end;) {
 		const char *const to = oom_line_end(p + 1, end);
 
-		if (by_line(c, p + 1, to))
+		if (hear(c, &trains, p + 1, to))
 			return true;
 		p = to;
 	}
-	return false;
+	return trains.phase && oom_phase_settle(c, trains.phase, trains.phase_confidence, trains.phase_evidence);
 }
 
 /* On the message's line, before it: "generation error: ", "Evaluation failed: ", what failed by its name; "Error processing or
