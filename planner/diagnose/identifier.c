@@ -42,6 +42,17 @@ static size_t words_of(const char *p, const char *end, char words[MOST_WORDS][WO
 	return n;
 }
 
+/* Up to the "and" of what is done one after the other: an outer frame's "quantize_and_save" may be at either. */
+static size_t first_words_of(const char *p, const char *end, char words[MOST_WORDS][WORD])
+{
+	const size_t n = words_of(p, end, words);
+
+	for (size_t i = 1; i < n; i++)
+		if (!strcmp(words[i], "and"))
+			return i;
+	return n;
+}
+
 /* "~": the beginning of a word. In order: a name of an evaluation that generates is an
  * evaluation's, one that loads a data set is of the data. */
 static const struct {
@@ -52,7 +63,7 @@ static const struct {
 	{"backward", OOM_CRASH_BACKWARD, NULL}, {"bwd", OOM_CRASH_BACKWARD, NULL}, {"backprop", OOM_CRASH_BACKWARD, NULL},
 	{"collate", OOM_CRASH_DATA, NULL}, {"dataloader", OOM_CRASH_DATA, NULL}, {"dataset", OOM_CRASH_DATA, NULL},
 	{"getitem", OOM_CRASH_DATA, NULL}, {"preprocess", OOM_CRASH_DATA, NULL}, {"augment", OOM_CRASH_DATA, NULL},
-	{"save", OOM_CRASH_SAVE, "load backward and quantize"}, {"saving", OOM_CRASH_SAVE, NULL}, {"~evaluat", OOM_CRASH_EVAL, "train"},
+	{"save", OOM_CRASH_SAVE, "load backward"}, {"saving", OOM_CRASH_SAVE, NULL}, {"~evaluat", OOM_CRASH_EVAL, "train"},
 	{"eval", OOM_CRASH_EVAL, "frame jaxpr shape context mx train"}, {"~validat", OOM_CRASH_EVAL, "python args config environment train"},
 	{"val", OOM_CRASH_EVAL, "train"},
 	/* a mixture's loss is of the load of its experts */
@@ -65,7 +76,7 @@ static const struct {
 	{"optimizer", OOM_CRASH_OPTIMIZER, "init"}, {"adamw", OOM_CRASH_OPTIMIZER, NULL},
 	{"prefill", OOM_CRASH_INFERENCE, NULL}, {"~generat", OOM_CRASH_INFERENCE, "data qkv mask anchor anchors proposal proposals position grid points noise square labels targets generator"}, {"decode", OOM_CRASH_INFERENCE, NULL},
 	{"~sampl", OOM_CRASH_INFERENCE, NULL}, {"~infer", OOM_CRASH_INFERENCE, NULL}, {"~predict", OOM_CRASH_INFERENCE, NULL},
-	{"~transcrib", OOM_CRASH_INFERENCE, NULL}, {"~diariz", OOM_CRASH_INFERENCE, NULL}, {"~denois", OOM_CRASH_INFERENCE, NULL}, {"rollout", OOM_CRASH_INFERENCE, NULL},
+	{"~transcrib", OOM_CRASH_INFERENCE, NULL}, {"~diariz", OOM_CRASH_INFERENCE, NULL}, {"~denois", OOM_CRASH_INFERENCE, NULL}, {"rollout", OOM_CRASH_INFERENCE, "sync"},
 	{"completion", OOM_CRASH_INFERENCE, NULL}, {"completions", OOM_CRASH_INFERENCE, NULL}, {"upscale", OOM_CRASH_INFERENCE, NULL},
 	{"compile", OOM_CRASH_COMPILE, NULL}, {"compiling", OOM_CRASH_COMPILE, NULL}, {"compilation", OOM_CRASH_COMPILE, NULL}, {"autotune", OOM_CRASH_COMPILE, NULL},
 	{"forward", OOM_CRASH_FORWARD, NULL}, {"fwd", OOM_CRASH_FORWARD, NULL}, {"~attention", OOM_CRASH_FORWARD, NULL},
@@ -102,7 +113,7 @@ static bool among(char words[MOST_WORDS][WORD], size_t n, const char *sense)
 bool oom_identifier_has(const char *name, const char *end, const char *beginning)
 {
 	char words[MOST_WORDS][WORD];
-	const size_t n = words_of(name, end, words);
+	const size_t n = first_words_of(name, end, words);
 
 	for (size_t i = 0; i < n; i++)
 		if (!strncmp(words[i], beginning, strlen(beginning)))
@@ -113,7 +124,7 @@ bool oom_identifier_has(const char *name, const char *end, const char *beginning
 enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 {
 	char words[MOST_WORDS][WORD];
-	const size_t n = words_of(name, end, words);
+	const size_t n = first_words_of(name, end, words);
 
 	for (size_t i = 0; i < sizeof(senses) / sizeof(senses[0]); i++)
 		if (among(words, n, senses[i].word) &&

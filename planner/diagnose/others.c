@@ -308,6 +308,15 @@ static void read_kv_budget(struct oom_crash *c, const struct oom_excerpt *p)
 	oom_number_follows(c, OOM_CRASH_FREE, p->after, p->stop, "available KV cache memory (", false);
 }
 
+/* TensorRT says the size in a warning of its own, between errors without one. */
+static void read_tensorrt(struct oom_crash *c, const struct oom_excerpt *p)
+{
+	const char *const said = oom_text_last(p->begin, p->at, "amount of GPU memory (");
+
+	if (said && p->at - said < 800)
+		oom_number_follows(c, OOM_CRASH_TRIED, said, p->at, "of GPU memory (", true);
+}
+
 /* Numbers before the general words are asked for, and after them. */
 struct reader {
 	const char *format;     /* its beginning; NULL: any */
@@ -323,7 +332,7 @@ static const struct reader then[] = {
 	{"kernel-oom-kill", 0, read_kernel}, {"oom-kill", 0, read_kernel}, {"ggml-cuda-error", 0, read_current_device},
 	{"ggml-cuda", 0, read_ggml}, {"ggml-buffer", 0, read_ggml_buffer}, {"ggml-vulkan", 0, read_ggml_buffer},
 	{"cuda-memory-summary", 0, oom_summary_numbers},
-	{"faiss-alloc", 0, read_faiss}, {"mindspore-alloc", 0, read_mindspore}, {"trtllm-executor", 0, read_executor},
+	{"tensorrt", 0, read_tensorrt}, {"faiss-alloc", 0, read_faiss}, {"mindspore-alloc", 0, read_mindspore}, {"trtllm-executor", 0, read_executor},
 	{"vllm-free-memory", 0, read_share}, {"vllm-kv-budget", 0, read_kv_budget}, {NULL, 0, NULL}};
 
 static void read_all(struct oom_crash *c, const struct reader *r, const struct oom_excerpt *p)

@@ -70,7 +70,8 @@ struct oom_phase_rule {
 };
 extern const struct oom_phase_rule oom_phase_of_compiling[], oom_phase_of_format[], oom_phase_of_line[], oom_phase_of_frame[],
 	oom_phase_of_placing[], oom_phase_of_inferring[], oom_phase_of_forward[],
-	oom_phase_of_driver[], oom_phase_of_requester[], oom_phase_of_words[], oom_phase_of_script[], oom_phase_of_prose[];
+	oom_phase_of_driver[], oom_phase_of_requester[], oom_phase_of_words[], oom_phase_of_command[], oom_phase_of_script[],
+	oom_phase_of_prose[];
 
 /* traceback.c: the frames before a message. */
 struct oom_span {
@@ -102,6 +103,8 @@ bool oom_phase_by_word(struct oom_crash *c, const struct oom_phase_rule *rules, 
 /* phase_log.c: by the names of scripts, by the lines nearest to the message; phase_verbs.c: by what its line says
  * failed. */
 bool oom_phase_by_script(struct oom_crash *c, const char *begin, const char *end);
+/* By the command that somebody shows: "swift export --merge_lora true", "python -m mlx_lm.lora". */
+bool oom_phase_by_command(struct oom_crash *c, const char *begin, const char *end);
 bool oom_phase_script_trains(const struct oom_crash *c, const char *begin, const char *end);
 bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at, const char *end);
 bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, const char *stop);

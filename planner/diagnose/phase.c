@@ -150,7 +150,7 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		struct oom_crash inner = *c;
 
 		/* what such a program does before it infers */
-		if (oom_phase_by_functions(&inner, s.from, s.to) && inner.phase == OOM_CRASH_LOAD)
+		if (oom_phase_by_functions(&inner, s.from, s.to) && (inner.phase == OOM_CRASH_LOAD || inner.phase == OOM_CRASH_INIT))
 			*c = inner;
 		return true;
 	}
@@ -168,8 +168,8 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 			*c = outer;
 		return true;
 	}
-	/* inside a training's loop, what stands deeper than the loop and is no step */
-	if (oom_phase_by_functions(c, s.from, s.to) && beside_steps(c->phase))
+	/* inside a training's loop, what stands deeper than the loop: a part of a step, or none of it */
+	if (oom_phase_by_functions(c, s.from, s.to) && (beside_steps(c->phase) || c->phase == OOM_CRASH_FORWARD))
 		return true;
 	if (oom_phase_by_word(c, oom_phase_of_driver, s.from, s.to, 0.8) || oom_phase_by_functions(c, s.from, s.to))
 		return true;
@@ -268,7 +268,8 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 	if (oom_phase_by_failure(c, line, at) || oom_phase_by_bar(c, begin, line, stop))
 		return;
 	if (oom_phase_by_executable(c, oom_format_is(c, OOM_FORMAT_LIST) ? begin : line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
-	    oom_phase_by_prose(c, begin, at, end) || oom_phase_by_nearest(c, begin, at, end) || oom_phase_by_script(c, begin, end) ||
+	    oom_phase_by_prose(c, begin, at, end) || oom_phase_by_nearest(c, begin, at, end) || oom_phase_by_command(c, begin, end) ||
+	    oom_phase_by_script(c, begin, end) ||
 	    oom_phase_by_word(c, oom_phase_of_prose, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end, 0.5))
 		return;
 }
@@ -330,6 +331,9 @@ static void of_program(struct oom_crash *c)
 		oom_phase_settle(c, OOM_CRASH_TEST, 0.6, "a test run");
 	if (does != OOM_ACTIVITY_INFERS && does != OOM_ACTIVITY_SERVES)
 		return;
+	/* what it was made for, where no frames say otherwise; ggml's programs say which part of their start-up they are at */
+	if (c->phase == OOM_CRASH_UNKNOWN && *c->program && !c->traceback && does == OOM_ACTIVITY_INFERS && !oom_runtime_is(c, OOM_RUNTIME_LAYERED | OOM_RUNTIME_HOST))
+		oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.5, "a program that only infers");
 	if (c->phase == OOM_CRASH_FORWARD)
 		oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.85, "a forward pass of a program that only infers");
 	else if (c->phase == OOM_CRASH_TO_DEVICE)

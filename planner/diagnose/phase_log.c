@@ -58,6 +58,82 @@ bool oom_phase_by_script(struct oom_crash *c, const char *begin, const char *end
 	return false;
 }
 
+static bool blank(char ch)
+{
+	return ch == ' ' || ch == '\t';
+}
+
+/* Behind a prompt, a quote and variables that are set: "$ CUDA_VISIBLE_DEVICES=0 swift". */
+static const char *command_of(const char *line, const char *stop)
+{
+	const char *p = line;
+
+	while (p < stop && strchr("$>%#!` \t", *p))
+		p++;
+	for (;;) {
+		const char *q = p;
+
+		while (q < stop && ((*q >= 'A' && *q <= 'Z') || (*q >= '0' && *q <= '9') || *q == '_'))
+			q++;
+		if (q == p || q == stop || *q != '=')
+			return p;
+		while (q < stop && !blank(*q))
+			q++;
+		while (q < stop && blank(*q))
+			q++;
+		p = q;
+	}
+}
+
+static const char *word_end(const char *p, const char *stop)
+{
+	while (p < stop && !blank(*p) && *p != '`' && *p != '\\')
+		p++;
+	return p;
+}
+
+/* The second word, where the third is an option, a file or a setting, or there is none: prose has words there. */
+static bool by_subcommand(struct oom_crash *c, const char *p, const char *stop)
+{
+	const char *const program = word_end(p, stop), *verb = program, *end, *next;
+
+	while (verb < stop && blank(*verb))
+		verb++;
+	end = next = word_end(verb, stop);
+	while (next < stop && blank(*next))
+		next++;
+	if (program == p || end == verb || (next < stop && *next != '-' && *next != '\\' && *next != '`' && !memchr(next, '=', (size_t)(word_end(next, stop) - next)) && !memchr(next, '/', (size_t)(word_end(next, stop) - next))))
+		return false;
+	for (const struct oom_phase_rule *r = oom_phase_of_command; r->word; r++)
+		if ((size_t)(end - verb) == strlen(r->word) && !memcmp(verb, r->word, strlen(r->word)))
+			return oom_phase_by_word(c, r, verb, end, 0.6);
+	return false;
+}
+
+static bool by_module(struct oom_crash *c, const char *p, const char *stop)
+{
+	const char *const m = oom_text_find(p, stop, " -m "), *const name = m ? m + 4 : NULL, *const end = name ? word_end(name, stop) : NULL;
+	const char *last = end;
+
+	if (!name || !oom_text_find(p, m, "python"))
+		return false;
+	while (last > name && last[-1] != '.')
+		last--;
+	return oom_phase_by_word(c, oom_phase_of_script, last, end, 0.6) || oom_phase_by_word(c, oom_phase_of_command, last, end, 0.6);
+}
+
+bool oom_phase_by_command(struct oom_crash *c, const char *begin, const char *end)
+{
+	for (const char *line = begin; line < end;) {
+		const char *const stop = oom_line_end(line, end), *const p = command_of(line, stop);
+
+		if (by_module(c, p, stop) || by_subcommand(c, p, stop))
+			return true;
+		line = stop < end ? stop + 1 : end;
+	}
+	return false;
+}
+
 /* The script that ran is one of training, by its name. */
 bool oom_phase_script_trains(const struct oom_crash *c, const char *begin, const char *end)
 {

@@ -78,9 +78,12 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{"[Op:__inference_train_function", OOM_CRASH_TRAIN_STEP},
 	{"[Op:__inference_predict", OOM_CRASH_INFERENCE},
 	{"[Op:__inference_test_function", OOM_CRASH_EVAL},
+	{"/gradients/", OOM_CRASH_BACKWARD},
+	{"/zeros_like", OOM_CRASH_BACKWARD},
+	/* Keras makes an optimizer's slots first: "training/RMSprop/zeros_11" */
+	{"/zeros", OOM_CRASH_INIT},
 	{"[[Node: gradients", OOM_CRASH_BACKWARD},
 	{"[[node gradient", OOM_CRASH_BACKWARD},
-	{"/gradients/", OOM_CRASH_BACKWARD},
 	{"_grad/", OOM_CRASH_BACKWARD},
 	{"/Adam/mul", OOM_CRASH_OPTIMIZER},
 	{"/Adam/update", OOM_CRASH_OPTIMIZER},
@@ -249,6 +252,16 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"steps: ", OOM_CRASH_TRAIN_STEP},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
+/* Subcommands, and modules that are run. */
+const struct oom_phase_rule oom_phase_of_command[] = {
+	{"train", OOM_CRASH_TRAIN_STEP}, {"sft", OOM_CRASH_TRAIN_STEP}, {"rlhf", OOM_CRASH_TRAIN_STEP}, {"pt", OOM_CRASH_TRAIN_STEP},
+	{"finetune", OOM_CRASH_TRAIN_STEP}, {"pretrain", OOM_CRASH_TRAIN_STEP}, {"fit", OOM_CRASH_TRAIN_STEP}, {"lora", OOM_CRASH_TRAIN_STEP},
+	{"export", OOM_CRASH_LOAD}, {"merge", OOM_CRASH_LOAD}, {"merge-lora", OOM_CRASH_LOAD},
+	{"generate", OOM_CRASH_INFERENCE}, {"predict", OOM_CRASH_INFERENCE}, {"infer", OOM_CRASH_INFERENCE}, {"chat", OOM_CRASH_INFERENCE},
+	{"transcribe", OOM_CRASH_INFERENCE}, {"detect", OOM_CRASH_INFERENCE},
+	{"val", OOM_CRASH_EVAL}, {"validate", OOM_CRASH_EVAL}, {"eval", OOM_CRASH_EVAL}, {"evaluate", OOM_CRASH_EVAL}, {"test", OOM_CRASH_EVAL},
+	{NULL, OOM_CRASH_UNKNOWN},
+};
 /* In the name of a script, or of what a log is called after. */
 const struct oom_phase_rule oom_phase_of_script[] = {
 	{"_eval", OOM_CRASH_EVAL}, {"/eval", OOM_CRASH_EVAL},
@@ -287,5 +300,6 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	{"finetun", OOM_CRASH_TRAIN_STEP}, {"fine-tun", OOM_CRASH_TRAIN_STEP}, {"training", OOM_CRASH_TRAIN_STEP},
 	/* who names an optimizer or its rate trains */
 	{"AdamW", OOM_CRASH_TRAIN_STEP}, {"learning_rate", OOM_CRASH_TRAIN_STEP}, {"learning rate", OOM_CRASH_TRAIN_STEP},
+	{"enerat", OOM_CRASH_INFERENCE}, {"prompt", OOM_CRASH_INFERENCE},
 	{NULL, OOM_CRASH_UNKNOWN},
 };

@@ -219,7 +219,7 @@ struct connective {
 static const struct connective told[] = {
 	{"hen ", 5}, {"hile ", 5}, {"uring ", 5}, {" at the ", 3}, {" at ", 2}, {"ail to ", 1}, {"ails to ", 1}, {"ailed to ", 1}, {"nable to ", 1}, {"an't ", 2},
 	{"annot ", 2}, {"ould not ", 2}, {"ouldn't ", 2}, {"OOM in ", 3}, {"OOM on ", 3}, {"OOM for ", 3}, {"memory in ", 3}, {"memory on ", 3},
-	{"rror in ", 3}, {"rror on ", 3}, {"OOM ", 1}, {"memory ", 1}, {"rror ", 3},
+	{"rror in ", 3}, {"rror on ", 3}, {"OOM ", 1}, {"memory ", 1}, {"rror ", 3}, {"xceeded in ", 1},
 }, /* what somebody set out to do: it may be over */ meant[] = {{"ry to ", 2}, {"rying to ", 2}, {"ried to ", 2}, {" to ", 1}};
 
 /* The part of a sentence that stands before p. */
@@ -302,9 +302,9 @@ static bool by_sentence(struct oom_crash *c, const char *line, const char *stop,
 	return oom_phase_settle(c, phase, confidence, why);
 }
 
-static bool by_line(struct oom_crash *c, const char *line, const char *stop)
+static bool by_line(struct oom_crash *c, const char *line, const char *stop, bool title)
 {
-	return is_prose(line, stop) && complains(line, stop) && by_sentence(c, line, stop, 0.6);
+	return is_prose(line, stop) && (complains(line, stop) || title) && by_sentence(c, line, stop, 0.6);
 }
 
 static bool part_of_training(enum oom_crash_phase phase)
@@ -314,11 +314,11 @@ static bool part_of_training(enum oom_crash_phase phase)
 }
 
 /* Whether a line is all there is to hear: who says that he trains may say more elsewhere. */
-static bool hear(struct oom_crash *c, struct oom_crash *trains, const char *from, const char *to)
+static bool hear(struct oom_crash *c, struct oom_crash *trains, const char *from, const char *to, bool title)
 {
 	struct oom_crash said = *c;
 
-	if (!by_line(&said, from, to) || (trains->phase && !part_of_training(said.phase)))
+	if (!by_line(&said, from, to, title) || (trains->phase && !part_of_training(said.phase)))
 		return false;
 	*(said.phase == OOM_CRASH_TRAIN_STEP ? trains : c) = said;
 	return said.phase != OOM_CRASH_TRAIN_STEP;
@@ -331,19 +331,19 @@ bool oom_phase_by_prose(struct oom_crash *c, const char *begin, const char *at, 
 	struct oom_crash trains = *c;
 
 	trains.phase = OOM_CRASH_UNKNOWN;
-	if (hear(c, &trains, begin, oom_line_end(begin, end)))
+	if (hear(c, &trains, begin, oom_line_end(begin, end), true))
 		return true;
 	for (const char *to = stop; to > begin;) {
 		const char *const from = oom_line_begin(begin, to);
 
-		if (hear(c, &trains, from, to))
+		if (hear(c, &trains, from, to, false))
 			return true;
 		to = from > begin ? from - 1 : begin;
 	}
 	for (const char *p = stop; p < end;) {
 		const char *const to = oom_line_end(p + 1, end);
 
-		if (hear(c, &trains, p + 1, to))
+		if (hear(c, &trains, p + 1, to, false))
 			return true;
 		p = to;
 	}

@@ -301,6 +301,13 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("Killed", "host", "bare-killed", 1, .alone = true),
 	SAYS("zsh: killed ", "host", "bare-killed", 1),
 	/* people's own words, and wrappers' */
+	SAYS("Cuda out of memory", "torch", "cuda-no-numbers", 2, .not_after = advice),
+	SAYS("CUDA Out of Memory", "torch", "cuda-no-numbers", 2, .not_after = advice),
+	SAYS("CUDA Out Of Memory", "torch", "cuda-no-numbers", 2, .not_after = advice),
+	SAYS("CUDA OUT OF MEMORY", "torch", "cuda-no-numbers", 2, .not_after = advice),
+	SAYS("CUDA out Of memory", "torch", "cuda-no-numbers", 2, .not_after = advice),
+	SAYS("CUDA out-of-memory", "torch", "cuda-no-numbers", 1, .not_after = advice),
+	SAYS("cuda out of memory", "torch", "cuda-no-numbers", 1, .not_after = advice),
 	SAYS("CUDA OOM", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
 	SAYS("Cuda OOM", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
 	SAYS("cuda OOM", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
