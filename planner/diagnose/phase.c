@@ -329,6 +329,8 @@ static void of_program(struct oom_crash *c)
 
 	if (does == OOM_ACTIVITY_TESTS && *c->program && c->phase == OOM_CRASH_UNKNOWN)
 		oom_phase_settle(c, OOM_CRASH_TEST, 0.6, "a test run");
+	if (does == OOM_ACTIVITY_TRAINS && c->phase == OOM_CRASH_UNKNOWN && *c->program && !c->traceback && !oom_runtime_is(c, OOM_RUNTIME_HOST))
+		oom_phase_settle(c, OOM_CRASH_TRAIN_STEP, 0.5, "a program that only trains");
 	if (does != OOM_ACTIVITY_INFERS && does != OOM_ACTIVITY_SERVES)
 		return;
 	/* what it was made for, where no frames say otherwise; ggml's programs say which part of their start-up they are at */

@@ -111,6 +111,9 @@ bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *
 {
 	struct oom_crash leaf = {0};
 	const char *from = oom_line_begin(begin, at);
+	const struct oom_phase_rule *const driver = oom_phase_meets(oom_phase_of_driver, begin, at);
+	/* a head of a model that predicts, inside a training's loop, does not infer */
+	const bool in_loop = driver && driver->phase == OOM_CRASH_TRAIN_STEP;
 	bool innermost = true;
 
 	for (int n = 0; from > begin && n < 120; n++) {
@@ -122,7 +125,7 @@ bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *
 		if (!name && innermost && (name = called_in(from, stop)) != NULL) {
 			innermost = false;
 			if (by_name(c, name, name_end(name, stop), 0.65) && c->phase != OOM_CRASH_FORWARD &&
-			    c->phase != OOM_CRASH_TRAIN_STEP)
+			    c->phase != OOM_CRASH_TRAIN_STEP && !(c->phase == OOM_CRASH_INFERENCE && in_loop))
 				return true;
 			continue;
 		}

@@ -146,6 +146,7 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"IExecutionContext creation", OOM_CRASH_INIT},
 	{"VAE decoding", OOM_CRASH_INFERENCE},
 	{"Loading checkpoint shards", OOM_CRASH_LOAD},
+	{"Special tokens have been added", OOM_CRASH_LOAD},
 	{"Downloading", OOM_CRASH_LOAD},
 	{"Loading safetensors checkpoint", OOM_CRASH_LOAD},
 	{"load_tensors:", OOM_CRASH_LOAD},
@@ -297,7 +298,7 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	{"loading the model", OOM_CRASH_LOAD}, {"load the model", OOM_CRASH_LOAD}, {"loading checkpoint", OOM_CRASH_LOAD},
 	{"evaluat", OOM_CRASH_EVAL}, {"nference", OOM_CRASH_INFERENCE}, {"generating", OOM_CRASH_INFERENCE},
 	{"save the model", OOM_CRASH_SAVE}, {"saving the model", OOM_CRASH_SAVE}, {"saving the checkpoint", OOM_CRASH_SAVE},
-	{"finetun", OOM_CRASH_TRAIN_STEP}, {"fine-tun", OOM_CRASH_TRAIN_STEP}, {"training", OOM_CRASH_TRAIN_STEP},
+	{"finetun", OOM_CRASH_TRAIN_STEP}, {"fine-tun", OOM_CRASH_TRAIN_STEP}, {"training", OOM_CRASH_TRAIN_STEP}, {" train ", OOM_CRASH_TRAIN_STEP},
 	/* who names an optimizer or its rate trains */
 	{"AdamW", OOM_CRASH_TRAIN_STEP}, {"learning_rate", OOM_CRASH_TRAIN_STEP}, {"learning rate", OOM_CRASH_TRAIN_STEP},
 	{"enerat", OOM_CRASH_INFERENCE}, {"prompt", OOM_CRASH_INFERENCE},

@@ -31,7 +31,7 @@ static const struct {
 	enum oom_crash_phase phase;
 	bool over;
 } verbs[] = {
-	{"loading", OOM_CRASH_LOAD, false}, {"loaded", OOM_CRASH_LOAD, true},
+	{"load", OOM_CRASH_LOAD, false}, {"loading", OOM_CRASH_LOAD, false}, {"loaded", OOM_CRASH_LOAD, true},
 	{"downloading", OOM_CRASH_LOAD, false}, {"downloaded", OOM_CRASH_LOAD, true},
 	{"quantizing", OOM_CRASH_LOAD, false}, {"dequantizing", OOM_CRASH_LOAD, false},
 	{"offloading", OOM_CRASH_LOAD, false}, {"offloaded", OOM_CRASH_LOAD, true},
@@ -279,7 +279,10 @@ static enum oom_crash_phase of_sentence(const char *line, const char *stop, cons
 
 	if (phase == OOM_CRASH_UNKNOWN)
 		phase = behind(told, COUNT(told), line, stop, from, to);
-	return phase != OOM_CRASH_UNKNOWN ? phase : behind(meant, COUNT(meant), line, stop, from, to);
+	if (phase == OOM_CRASH_UNKNOWN)
+		phase = behind(meant, COUNT(meant), line, stop, from, to);
+	/* who set out to train may have come no further than to load */
+	return phase == OOM_CRASH_TRAIN_STEP && behind(told, COUNT(told), line, stop, from, to) != phase ? OOM_CRASH_UNKNOWN : phase;
 }
 
 /* Not of a program: no code, no frame, no warning of a library, no entry of a logger. */

@@ -43,7 +43,7 @@ static bool reaches(const char *word, int reach, const char *begin, const char *
 static bool stands_alone(const char *begin, const char *at, size_t n, size_t left)
 {
 	return !((at > begin && at[-1] != '\n' && at[-1] != ' ' && at[-1] != ']') ||
-		 (left > n && at[n] != '\n' && at[n] != '\r' && at[n] != ' ' && !begins(at + n, left - n, ": 9")));
+		 (left > n && at[n] != '\n' && at[n] != '\r' && at[n] != ' ' && at[n] != '"' && at[n] != '`' && at[n] != '\'' && !begins(at + n, left - n, ": 9")));
 }
 
 static bool followed_by(const char *value, const char *at, size_t left)

@@ -311,6 +311,7 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("CUDA OOM", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
 	SAYS("Cuda OOM", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
 	SAYS("cuda OOM", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
+	SAYS("cuda oom", "torch", "cuda-no-numbers", 1, .not_after = advice, .not_before = counted),
 	SAYS("GPU OOM", "device", "out-of-memory", 1, .not_after = advice),
 	SAYS("OOM error", "device", "out-of-memory", 1, .not_after = might),
 	/* lmcache/v1/memory_management.py: the pool of the size that LMCACHE_MAX_LOCAL_CPU_SIZE gives is full */

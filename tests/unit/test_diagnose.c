@@ -298,7 +298,8 @@ static void test_programs(void **state)
 		{"  File \"/h/Fooocus/backend/sd.py\", line 2, in decode\n", "webui", OOM_CRASH_INFERENCE},
 		{"  File \"/h/lightning/pytorch/s.py\", line 6, in f\n  File \"m.py\", line 1, in forward\n", "lightning", OOM_CRASH_FORWARD},
 		{"  File \"C:\\x\\ComfyUI\\comfy\\ldm\\a.py\", line 1, in forward\n", "comfyui", OOM_CRASH_INFERENCE},
-		{"[launch.py:319:sigkill_handler] Killing subprocess 12\n", "deepspeed", OOM_CRASH_UNKNOWN},
+		/* a training, of whatever part */
+		{"[launch.py:319:sigkill_handler] Killing subprocess 12\n", "deepspeed", OOM_CRASH_TRAIN_STEP},
 		/* a file of that name is no package */
 		{"  File \"/h/vllm.py\", line 2, in f\n", "", OOM_CRASH_UNKNOWN},
 		{"", "", OOM_CRASH_UNKNOWN},
