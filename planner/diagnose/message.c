@@ -142,7 +142,7 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 		{"xla-resource-exhausted", "OOM when allocating tensor", "tensorflow",
 		 "tf-oom-tensor"},
 	};
-	const char *const stop = end - at > 160 ? at + 160 : end;
+	const char *const stop = end - at > 240 ? at + 240 : end;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (!strcmp(c->format, rows[i].format) && oom_text_find(at, stop, rows[i].word)) {

@@ -323,7 +323,7 @@ static bool trains(const struct oom_crash *c, const char *begin, const char *at,
 
 /* A forward pass inside a program that trains nothing is inference; a whole model moved by one that
  * serves is its loading. */
-static void of_program(struct oom_crash *c)
+static void of_program(struct oom_crash *c, const char *begin, const char *end)
 {
 	const enum oom_activity does = oom_program_of(c)->activity;
 
@@ -336,7 +336,8 @@ static void of_program(struct oom_crash *c)
 	/* what it was made for, where no frames say otherwise; ggml's programs say which part of their start-up they are at */
 	if (c->phase == OOM_CRASH_UNKNOWN && *c->program && !c->traceback && does == OOM_ACTIVITY_INFERS && !oom_runtime_is(c, OOM_RUNTIME_LAYERED | OOM_RUNTIME_HOST))
 		oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.5, "a program that only infers");
-	if (c->phase == OOM_CRASH_FORWARD)
+	/* an extension of it may train */
+	if (c->phase == OOM_CRASH_FORWARD && !oom_phase_script_trains(c, begin, end))
 		oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.85, "a forward pass of a program that only infers");
 	else if (c->phase == OOM_CRASH_TO_DEVICE)
 		oom_phase_settle(c, OOM_CRASH_LOAD, 0.75, "a program that serves moves its model");
@@ -347,7 +348,7 @@ static void of_program(struct oom_crash *c)
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	decode_phase(c, begin, at, end);
-	of_program(c);
+	of_program(c, begin, end);
 	if (oom_runtime_is(c, OOM_RUNTIME_TORCH) && (c->phase == OOM_CRASH_TRAIN_STEP || c->phase == OOM_CRASH_UNKNOWN) &&
 	    (oom_text_find(at - begin > 400 ? at - 400 : begin, at, "exp_avg") || oom_text_find(at - begin > 400 ? at - 400 : begin, at, "_foreach_sqrt")))
 		oom_phase_settle(c, OOM_CRASH_OPTIMIZER, 0.8, "moments of an Adam");

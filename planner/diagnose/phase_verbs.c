@@ -98,7 +98,8 @@ enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *ove
 				/* a logger that is named after it goes on: "llama_model_loader: loaded meta data" */
 				*over = (verbs[i].over && !(k && oom_identifier_phase(line, first_word(line, end)) == verbs[i].phase)) ||
 					ended(p, end);
-				return verbs[i].phase;
+				/* an engine is built by a compiler, a model is made */
+				return verbs[i].phase == OOM_CRASH_COMPILE && oom_text_find(p, end, " model") ? OOM_CRASH_INIT : verbs[i].phase;
 			}
 	}
 	return OOM_CRASH_UNKNOWN;
