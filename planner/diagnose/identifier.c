@@ -63,7 +63,7 @@ static const struct {
 	{"backward", OOM_CRASH_BACKWARD, NULL}, {"bwd", OOM_CRASH_BACKWARD, NULL}, {"backprop", OOM_CRASH_BACKWARD, NULL},
 	{"collate", OOM_CRASH_DATA, NULL}, {"dataloader", OOM_CRASH_DATA, NULL}, {"dataset", OOM_CRASH_DATA, NULL},
 	{"getitem", OOM_CRASH_DATA, NULL}, {"preprocess", OOM_CRASH_DATA, NULL}, {"augment", OOM_CRASH_DATA, NULL},
-	{"save", OOM_CRASH_SAVE, "load backward"}, {"saving", OOM_CRASH_SAVE, NULL}, {"~evaluat", OOM_CRASH_EVAL, "train"},
+	{"save", OOM_CRASH_SAVE, "load backward evaluate eval"}, {"saving", OOM_CRASH_SAVE, NULL}, {"~evaluat", OOM_CRASH_EVAL, "train save"},
 	{"eval", OOM_CRASH_EVAL, "frame jaxpr shape context mx train"}, {"~validat", OOM_CRASH_EVAL, "python args config environment train"},
 	{"val", OOM_CRASH_EVAL, "train"},
 	/* a mixture's loss is of the load of its experts */
