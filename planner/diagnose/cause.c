@@ -263,7 +263,8 @@ static void evaluation(struct oom_crash *c, const char *begin, const char *at)
 			    "the crash is in a forward pass of the evaluation");
 			return;
 		}
-	oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, 0.65, "the crash is in the evaluation loop");
+	/* frames show the loop; words may be of any program that evaluates */
+	oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, c->phase_confidence >= 0.7 ? 0.65 : 0.45, "the crash is in the evaluation loop");
 }
 
 /* A message without numbers beside an nvidia-smi table of a full card: before this process did any

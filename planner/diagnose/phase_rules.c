@@ -47,6 +47,9 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	/* spans of a server's log */
 	{"prefill{", OOM_CRASH_INFERENCE},
 	{"decode{", OOM_CRASH_INFERENCE},
+	{"embed_pooled{", OOM_CRASH_INFERENCE},
+	{"embed_all{", OOM_CRASH_INFERENCE},
+	{"rerank{", OOM_CRASH_INFERENCE},
 	{"warmup{", OOM_CRASH_INIT},
 	{"Unable to warmup model", OOM_CRASH_INIT},
 	{"Method Warmup", OOM_CRASH_INIT},
@@ -147,6 +150,8 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"VAE decoding", OOM_CRASH_INFERENCE},
 	{"Loading checkpoint shards", OOM_CRASH_LOAD},
 	{"Special tokens have been added", OOM_CRASH_LOAD},
+	/* PEFT counts them once, before the first step */
+	{"trainable params:", OOM_CRASH_TRAIN_STEP},
 	{"Downloading", OOM_CRASH_LOAD},
 	{"Loading safetensors checkpoint", OOM_CRASH_LOAD},
 	{"load_tensors:", OOM_CRASH_LOAD},
@@ -285,6 +290,7 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	{"ChildFailedError", OOM_CRASH_TRAIN_STEP},
 	/* worker processes of a data loader leave it behind: a loop over batches ran */
 	{"semaphore_tracker", OOM_CRASH_TRAIN_STEP}, {"resource_tracker", OOM_CRASH_TRAIN_STEP},
+	{"compute_metrics", OOM_CRASH_EVAL}, {"rerank", OOM_CRASH_INFERENCE}, {"Rerank", OOM_CRASH_INFERENCE},
 	/* Chinese, as UTF-8: save; evaluate, validate; load; merge; start; infer; fine-tune, train */
 	{"\xe4\xbf\x9d\xe5\xad\x98", OOM_CRASH_SAVE}, {"\xe8\xaf\x84\xe4\xbc\xb0", OOM_CRASH_EVAL}, {"\xe9\xaa\x8c\xe8\xaf\x81", OOM_CRASH_EVAL},
 	{"\xe5\x8a\xa0\xe8\xbd\xbd", OOM_CRASH_LOAD}, {"\xe5\x90\x88\xe5\xb9\xb6", OOM_CRASH_LOAD}, {"\xe5\x90\xaf\xe5\x8a\xa8", OOM_CRASH_INIT},

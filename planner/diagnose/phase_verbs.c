@@ -114,7 +114,11 @@ static const struct {
 } spoken[] = {
 	{"start", OOM_CRASH_INIT}, {"launch", OOM_CRASH_INIT}, {"boot", OOM_CRASH_INIT}, {"merg", OOM_CRASH_LOAD}, {"tuning", OOM_CRASH_TRAIN_STEP},
 	{"fine-tun", OOM_CRASH_TRAIN_STEP}, {"finetun", OOM_CRASH_TRAIN_STEP}, {"pretrain", OOM_CRASH_TRAIN_STEP}, {"requests", OOM_CRASH_INFERENCE},
-	{"quantiz", OOM_CRASH_LOAD},
+	{"quantiz", OOM_CRASH_LOAD}, {"embedding", OOM_CRASH_INFERENCE}, {"indexing", OOM_CRASH_INFERENCE}, {"encoding", OOM_CRASH_INFERENCE},
+	{"rerank", OOM_CRASH_INFERENCE},
+	/* things, not what is done with them */
+	{"dataset", OOM_CRASH_UNKNOWN}, {"dataloader", OOM_CRASH_UNKNOWN}, {"attention", OOM_CRASH_UNKNOWN}, {"logits", OOM_CRASH_UNKNOWN},
+	{"loss", OOM_CRASH_UNKNOWN},
 };
 
 static bool ends_phrase(char ch)
