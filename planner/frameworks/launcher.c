@@ -32,7 +32,7 @@ static const struct fw_row rows[] = {
 	{"NNODES=", .hook = true, .source = "swift/cli/main.py"},
 	{"PYTORCH_CUDA_ALLOC_CONF=", .hook = true, .source = "PyTorch CUDA notes"},
 	{"PYTORCH_ALLOC_CONF=", .hook = true, .source = "PyTorch CUDA notes"},
-	FW_KEY("mixed_precision", "@autocast", "bf16>bf16;fp16>fp16;no>no;fp8>bf16", NULL,
+	FW_KEY("mixed_precision", "@autocast", "bf16>bf16;fp16>fp16;no>no;fp8>bf16;false>no;true>", NULL,
 	       ACCELERATE ":189"),
 	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, NULL, ACCELERATE),
 	{"config_file", .hook = true, .source = ACCELERATE},
