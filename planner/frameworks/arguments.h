@@ -27,6 +27,14 @@
 /* A key of a call whose further arguments are made elsewhere ("**kwargs"). */
 #define ARGS_REST "**"
 
+/* The line from which on a command's options stand behind a comment, which ends it for the shell. */
+#define ARGS_CUT "(cut)"
+
+/* A map: options that a script of Python declares, and their defaults. */
+#define ARGS_OPTIONS "(options)"
+/* The tag of an option that a command does not have and whose default its script gives. */
+#define ARGS_OF_SCRIPT "script"
+
 /* The formats of such documents. */
 #define ARGS_FORMAT "arguments"
 #define PYTHON_FORMAT "python"
@@ -52,6 +60,10 @@ enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, c
  * of several calls of one name the first.  No more than that: nothing is run. */
 enum oom_status doc_read_python(struct doc *doc, const char *text, size_t size, const char *file,
 				struct oom_error *err);
+/* The same, and the options that the script declares (fields of dataclasses, add_argument) with the defaults that it
+ * gives them, as a map ARGS_OPTIONS. */
+enum oom_status doc_read_python_as(struct doc *doc, const char *text, size_t size, const char *file, bool options,
+				   struct oom_error *err);
 /* A Jupyter notebook: its cells of code as one script of Python. */
 enum oom_status doc_read_notebook(struct doc *doc, const char *text, size_t size, const char *file,
 				  struct oom_error *err);

@@ -153,6 +153,8 @@ static void finish(struct fw_part *p)
 	if (*fw_fact(p, "optimizer") && has_offload(p, "offload-optimizer"))
 		fw_note(p, "optimizer.type",
 			"DeepSpeedCPUAdam where the optimizer is offloaded: its states are the same");
+	if (fw_fact_from_file(p, "optimizer"))
+		fw_set(p, "@engine-optimizer", fw_fact(p, "optimizer"), "optimizer.type", NULL);
 	/* only the global batch: accumulation 1 (runtime/config.py _configure_train_batch_size);
 	 * Trainer fills in its own */
 	if (*fw_fact(p, "global-batch") && !*fw_fact(p, "micro-batch") && !*fw_fact(p, "grad-accum") &&

@@ -123,6 +123,8 @@ struct doc_node *doc_add_text(struct doc *doc, struct doc_node *parent, const ch
 /* name[0..len) against a key */
 static bool same(const char *key, const char *name, size_t len)
 {
+	if (len == 1)   /* -n and -N are two options */
+		return key[0] == name[0] && !key[1];
 	for (size_t i = 0; i < len; i++) {
 		const char a = key[i] == '-' ? '_' : (char)tolower((unsigned char)key[i]);
 		const char b = name[i] == '-' ? '_' : (char)tolower((unsigned char)name[i]);

@@ -71,6 +71,11 @@ const struct doc_node *fw_key(const struct fw_part *p, const char *key)
 	return !node || doc_is_null(node) || node_is_placeholder(node) ? NULL : node;
 }
 
+bool fw_script_read(const struct fw_part *p)
+{
+	return p->script;
+}
+
 bool fw_on(const struct fw_part *p, const char *key)
 {
 	return doc_is_true(fw_key(p, key));
@@ -115,8 +120,9 @@ static struct oom_setting *setting_of(const struct fw_part *p, const char *key)
 	struct oom_reading *r = p->reading;
 
 	for (size_t i = r->n_settings; key && i-- > p->first_setting;)
-		if (r->settings[i].file == p->file &&
-		    oom_same_word(r->settings[i].key + strlen(p->prefix), key))
+		/* -n and -N are two options */
+		if (r->settings[i].file == p->file && (key[0] && !key[1] ? !strcmp(r->settings[i].key, key) :
+		    oom_same_word(r->settings[i].key + strlen(p->prefix), key)))
 			return &r->settings[i];
 	return NULL;
 }

@@ -140,10 +140,13 @@ void hf_finish(struct fw_part *part);
 extern const struct fw_row hf_script_rows[];
 extern const char hf_script_idle[];
 void hf_script(struct fw_part *p);
+void hf_objective_by_name(struct fw_part *p);
 
 /* torchtitan.c: its name and flavor of a published model; false: it has none. */
 bool torchtitan_flavor(const char *hub_id, const char **name, const char **flavor);
 
+/* Were the defaults read that a command's own script has?  They are keys then. */
+bool fw_script_read(const struct fw_part *part);
 const struct doc *fw_doc(const struct fw_part *part);
 /* The keys of the part; NULL: none. */
 const struct doc_node *fw_root(const struct fw_part *part);

@@ -112,9 +112,16 @@ const struct fw_row hf_model_rows[] = {
 	FW_KEY("use_flash_attn", "attn", "true>flash;false>", NULL, NULL),
 	FW_KEY("use_flash_attention", "attn", "true>flash;false>", NULL, NULL),
 	FW_KEY("use_flash_attention_2", "attn", "true>flash;false>", NULL, NULL),
+	FW_KEY("flash_attention_2", "attn", "true>flash;false>", NULL, "xfactlab/orpo src/args.py"),
+	FW_KEY("flash_attn", "attn", "true>flash;false>;flash*>flash;sdpa>sdpa;eager>eager;*>", NULL, NULL),
+	FW_KEY("use_gradient_checkpointing", "grad-ckpt", "true>full;false>none;unsloth>full offload-activations=true", NULL,
+	       NULL),
+	FW_KEY("enable_gradient_checkpointing", "grad-ckpt", "true>full;false>none", NULL, NULL),
 	FW_KEY("use_peft", "method", ADAPTED, NULL, MODEL ":103"),
 	FW_KEY("use_peft_lora", "method", ADAPTED, NULL, NULL),
 	FW_KEY("use_lora", "method", ADAPTED, NULL, NULL),
+	FW_KEY("enable_lora", "method", ADAPTED, NULL, "xfactlab/orpo src/args.py"),
+	FW_KEY("lora", "method", ADAPTED, NULL, "RUCAIBox/LLMBox training/train.py"),
 	FW_KEY("lora_r", "lora-r", NULL, NULL, MODEL ":107"),
 	FW_KEY("lora_rank", "lora-r", NULL, NULL, NULL),
 	FW_KEY("peft_lora_r", "lora-r", NULL, NULL, "llm-jp-sft train.py"),
@@ -131,10 +138,12 @@ const struct fw_row hf_model_rows[] = {
 	FW_KEY("load_in_8bit", "base-bits", "true>8;false>", NULL, MODEL ":152"),
 	FW_KEY("use_8bit_quantization", "base-bits", "true>8;false>", NULL, NULL),
 	FW_KEY("bits", "base-bits", "4>4-nf4;8>8;16>16;32>16", NULL, NULL),
+	FW_KEY("load_in_kbits", "base-bits", "4>4-nf4;8>8;16>16", NULL, "Chinese-LLaMA-Alpaca"),
 	FW_KEY("use_bnb_nested_quant", "double-quant", NULL, NULL, MODEL),
 	FW_KEY("use_nested_quant", "double-quant", NULL, NULL, NULL),
 	FW_KEY("double_quant", "double-quant", NULL, NULL, NULL),
 	{"bnb_4bit_quant_type", .hook = true},
+	{"@kbit-prepare", .hook = true},
 	FW_KEY("use_dora", "use-dora", NULL, NULL, MODEL),
 	FW_KEY("gradient_checkpointing_kwargs.use_reentrant", "use-reentrant", "true>true;false>false", NULL,
 	       ARGS),
@@ -144,6 +153,7 @@ const struct fw_row hf_model_rows[] = {
 	{"lora_target_parameters",
 	 .note = "adapters on parameters of experts: more than is priced"},
 	FW_KEY("packing", "packing", "true>true;false>false", NULL, NULL),
+	FW_KEY("device_map", "@device-map", "auto>auto;balanced*>auto;*>", NULL, "transformers from_pretrained"),
 	/* beside the arguments where a run was saved with its model's config, which says what ran
 	 * (PretrainedConfig.to_dict; integrations/integration_utils.py WandbCallback.setup) */
 	FW_KEY("transformers_version", "transformers", NULL, NULL,
@@ -209,6 +219,10 @@ void hf_finish(struct fw_part *p)
 	fw_take_fsdp(p, "fsdp", "fsdp_config",
 		     fsdp && (doc_is_true(fsdp) || fsdp->kind != DOC_SCALAR) ? "fsdp2" : "fsdp1");
 	finish_method(p);
+	if (fw_on(p, "@kbit-prepare") && *fw_fact(p, "base-bits") && !fw_fact_is(p, "base-bits", "16")) {
+		fw_set(p, "kbit-prepare", "true", NULL, "the script calls prepare_model_for_kbit_training");
+		fw_set(p, "grad-ckpt", "full", NULL, "peft/utils/other.py prepare_model_for_kbit_training");
+	}
 	fw_default(p, "@autocast", "no", ARGS " bf16, fp16");
 	fw_default(p, "engine", "hf", "Trainer itself");
 	fw_default(p, "loss", "plain", ARGS " use_liger_kernel");

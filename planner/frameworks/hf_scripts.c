@@ -9,6 +9,9 @@
 #define INTERNVL "internvl_chat/internvl/train/internvl_chat_finetune.py"
 #define FIREFLY "Firefly component/argument.py, train.py @e22b406"
 #define CHAT "DeepSpeed-Chat main.py"
+#define CHINESE "Chinese-LLaMA-Alpaca-3 scripts/training, MyTrainingArguments"
+#define CHATGLM "ChatGLM2-6B ptuning/main.py"
+#define ORPO "xfactlab/orpo main.py"
 
 const struct fw_row hf_script_rows[] = {
 	FW_KEY("full_finetune", "method", "true>full;false>lora", NULL, "qlora.py"),
@@ -30,6 +33,11 @@ const struct fw_row hf_script_rows[] = {
 	{"tune_mm_mlp_adapter", .hook = true, .source = "LLaVA train.py"},
 	FW_KEY("train_mode", "method", "full>full base-bits=16;lora>lora base-bits=16;qlora>lora base-bits=4-nf4", NULL, FIREFLY),
 	FW_KEY("task_type", "objective", "sft>sft;dpo>dpo;pretrain>pretrain;*>", NULL, FIREFLY),
+	FW_KEY("trainable", "lora-targets", NULL, NULL, CHINESE),
+	FW_KEY("full_finetuning", "method", "true>full;false>", NULL, CHINESE),
+	FW_KEY("response_max_length", "seq-len", NULL, NULL, ORPO ": rows are padded to it"),
+	{"@objective", .hook = true},
+	{"prompt_column", .hook = true, .source = CHATGLM}, {"response_column", .hook = true, .source = CHATGLM},
 	{"vision_tower", .note = "a vision tower and its activations: more than is priced"},
 	{.key = NULL},
 };
@@ -38,7 +46,8 @@ const char hf_script_idle[] =
 	"quant_type conv_style meta_path force_image_size down_sample_ratio drop_path_rate min_num_frame "
 	"max_num_frame vision_select_layer margin_scale mask_prompt length_penalty lora_module_name data_split "
 	"num_warmup_steps enable_tensorboard tensorboard_path with_tracking max_new_tokens do_mmlu_eval "
-	"eval_dataset_size train_file_path only_optimize_lora template_name tokenize_num_workers";
+	"eval_dataset_size train_file_path only_optimize_lora template_name tokenize_num_workers data_cache_dir "
+	"validation_split_percentage prompt_max_length data_name num_proc lr alpha disable_prompt_loss";
 
 static const struct script {
 	const char *programs;   /* blank-separated, without ".py"; "": its name is everybody's */
@@ -54,6 +63,16 @@ static const struct script {
 	 "objective=sft method=lora lora-r=64 lora-dropout=0.05 lora-targets=all-linear base-bits=4-nf4 packing=false", FIREFLY},
 	{"internvl_chat_finetune internvl_chat_pretrain internvl_chat_mpo", "conv_style+meta_path",
 	 "objective=sft seq-len=2048 grad-ckpt=full attn=flash packing=false @dtype=bf16", INTERNVL},
+	/* the older ones call the script run_pt_with_peft or run_sft_with_peft, which say no attention either */
+	{"run_clm_pt_with_peft run_pt_with_peft", "trainable+lora_rank+block_size",
+	 "objective=pretrain method=lora lora-r=8 lora-dropout=0.1 lora-targets=q_proj+v_proj seq-len=1024 packing=true",
+	 CHINESE},
+	{"run_clm_sft_with_peft run_sft_with_peft", "trainable+lora_rank+max_seq_length",
+	 "objective=sft method=lora lora-r=8 lora-dropout=0.1 lora-targets=q_proj+v_proj seq-len=1024 packing=false",
+	 CHINESE},
+	{"", "prompt_max_length+response_max_length",
+	 "objective=orpo seq-len=1024 grad-ckpt=full @dtype=bf16 @autocast=bf16 micro-batch=2 eval-batch=2 "
+	 "optimizer=paged-adamw packing=false", ORPO ", src/args.py"},
 	{"", "train_file_path+block_size", "objective=sft packing=false @dtype=fp32", "s1 train/sft.py"},
 	{"", "margin_scale+mask_prompt", "objective=dpo seq-len=2048 packing=false",
 	 "LMFlow args.py DPOv2AlignerArguments max_length"},
@@ -87,6 +106,8 @@ static const struct {
 	const char *programs, *knob, *value, *source;
 } besides[] = {
 	{"train_mem train_flash_attn", "attn", "flash", "LLaVA, FastChat train_mem.py: flash_attn for every layer"},
+	{"train_fast", "attn", "flash", "LLMZoo train_fast.py: flash_attn for every layer"},
+	{"train_lomo train_lomo_lora", "optimizer", "lomo", "OpenLMLab/LOMO lomo/src"},
 };
 
 static bool is_word_of(const char *list, const char *name, size_t n)
@@ -144,16 +165,33 @@ static const struct script *script_of(const struct fw_part *p)
 	return NULL;
 }
 
-/* The command's own word stands. */
+/* Does the command, or the script it starts, have an option for adapters? */
+static bool speaks_of_adapters(const struct fw_part *p)
+{
+	for (const struct doc_node *c = fw_root(p)->child; c; c = c->next)
+		if (c->key && strstr(c->key, "lora"))
+			return true;
+	return false;
+}
+
+static bool is_of_adapters(const char *knob)
+{
+	return !strcmp(knob, "method") || !strncmp(knob, "lora", 4) || !strcmp(knob, "base-bits") ||
+	       !strcmp(knob, "double-quant");
+}
+
+/* The command's own word stands.  Of a script that was read and has no adapters its likes say nothing. */
 static void take_facts(struct fw_part *p, const struct script *s)
 {
+	const bool full = fw_script_read(p) && !speaks_of_adapters(p);
+
 	for (const char *w = s->facts; *w; w += strspn(w, " ")) {
 		const size_t n = strcspn(w, " "), knob = strcspn(w, "=");
 		char name[48], value[48];
 
 		snprintf(name, sizeof(name), "%.*s", (int)knob, w);
 		snprintf(value, sizeof(value), "%.*s", (int)(n - knob - 1), w + knob + 1);
-		if (!fw_fact_from_file(p, name))
+		if (!fw_fact_from_file(p, name) && !(full && is_of_adapters(name)))
 			fw_set(p, name, value, NULL, s->source);
 		w += n;
 	}
@@ -207,7 +245,7 @@ static void finish_chat(struct fw_part *p)
 }
 
 /* What a script trains stands in its name: "train_dpo.py", "finetune_grpo.py". */
-static void objective_by_name(struct fw_part *p)
+void hf_objective_by_name(struct fw_part *p)
 {
 	static const char *const words[][2] = {
 		{"dpo", "dpo"}, {"kto", "kto"}, {"orpo", "orpo"}, {"simpo", "simpo"}, {"grpo", "grpo"}, {"ppo", "ppo"},
@@ -253,6 +291,18 @@ static void finish_rollouts(struct fw_part *p)
 		fw_set_whole(p, "seq-len", prompt + completion, "max_completion_length", "prompt and completion");
 }
 
+/* A prompt and its answer in one row, and a token that ends it. */
+static void finish_chatglm(struct fw_part *p)
+{
+	int64_t prompt = 1024, answer = 128;
+
+	doc_whole(fw_key(p, "max_source_length"), &prompt);
+	doc_whole(fw_key(p, "max_target_length"), &answer);
+	if (prompt > 0 && answer > 0 && prompt < 100000000 && answer < 100000000)
+		fw_set_whole(p, "seq-len", prompt + answer + 1, "max_target_length", CHATGLM);
+	fw_unset(p, "tgt-len");
+}
+
 static void of_script(struct fw_part *p)
 {
 	const struct script *s = script_of(p);
@@ -264,12 +314,15 @@ static void of_script(struct fw_part *p)
 			fw_set(p, besides[i].knob, besides[i].value, NULL, besides[i].source);
 	if (!*fw_fact(p, "model") && fw_key(p, "config_name") && !doc_below(fw_root(p), "model_name_or_path"))
 		fw_set(p, "model", fw_text(p, "config_name"), "config_name", "made anew from its config");
-	if (!s)
-		return;
-	take_facts(p, s);
+	if (s)
+		take_facts(p, s);
 	if (has_keys(p, "source_max_len target_max_len"))
 		finish_qlora(p);
-	else if (has_keys(p, "conv_style+meta_path"))
+	if (has_keys(p, "prompt_column+response_column+max_source_length"))
+		finish_chatglm(p);
+	if (!s)
+		return;
+	if (has_keys(p, "conv_style+meta_path"))
 		finish_internvl(p);
 	else if (has_keys(p, "use_lora+lazy_preprocess") && !fw_on(p, "q_lora"))
 		fw_unmodelled(p, "use_lora", "of a base model (not a chat model) Qwen's finetune.py trains "
@@ -281,7 +334,9 @@ static void of_script(struct fw_part *p)
 void hf_script(struct fw_part *p)
 {
 	of_script(p);
-	objective_by_name(p);
+	if (*fw_text(p, "@objective"))
+		fw_set(p, "objective", fw_text(p, "@objective"), "@objective", "the trainer that the script makes");
+	hf_objective_by_name(p);
 	finish_tunable(p);
 	finish_rollouts(p);
 }

@@ -9,6 +9,7 @@
 #define TORCHRUN "torch/distributed/run.py"
 #define ACCELERATE "accelerate/commands/launch.py"
 #define DEEPSPEED "deepspeed/launcher/runner.py"
+#define COMPOSER "composer"
 
 static const struct fw_row rows[] = {
 	{"name", .hook = true},
@@ -64,15 +65,42 @@ static int64_t listed(const char *text)
 	return n;
 }
 
+/* "nnode" of "nnodes", '-' and '_' being one: argparse and getopt take beginnings of options. */
+static bool abbreviates(const char *word, const char *option)
+{
+	size_t n = 0;
+
+	for (; word[n]; n++)
+		if (word[n] != option[n] && !(strchr("-_", word[n]) && option[n] && strchr("-_", option[n])))
+			return false;
+	return n >= 4 && option[n] && option[n] != '=';
+}
+
+/* The key as the launcher was given it. */
+static const char *given(const struct fw_part *p, const char *option)
+{
+	const char *found = NULL;
+
+	if (doc_below(fw_root(p), option))
+		return option;
+	for (const struct doc_node *c = fw_root(p)->child; c; c = c->next)
+		if (c->key && abbreviates(c->key, option))
+			found = c->key;
+	return found;
+}
+
 static int64_t whole(const struct fw_part *p, const char *const *keys, const char **key)
 {
 	int64_t n;
 
-	for (size_t i = 0; keys[i]; i++)
-		if (doc_whole(fw_key(p, keys[i]), &n) && n > 0 && n < 1000000) {
-			*key = keys[i];
+	for (size_t i = 0; keys[i]; i++) {
+		const char *name = given(p, keys[i]);
+
+		if (name && doc_whole(fw_key(p, name), &n) && n > 0 && n < 1000000) {
+			*key = name;
 			return n;
 		}
+	}
 	return 0;
 }
 
@@ -97,7 +125,7 @@ static int64_t included(const char *text)
 static bool withhold(struct fw_part *p, const char *const *keys)
 {
 	for (size_t i = 0; keys[i]; i++)
-		if (doc_below(fw_root(p), keys[i]) && !fw_key(p, keys[i])) {
+		if (given(p, keys[i]) && !fw_key(p, given(p, keys[i]))) {
 			fw_withhold(p, "nodes");
 			return true;
 		}
@@ -108,8 +136,10 @@ static void finish_gpus(struct fw_part *p)
 {
 	static const char *const node_keys[] = {"nnodes", "num_machines", "num_nodes", "nodes", "N",
 						"NNODES=", NULL};
-	static const char *const each_keys[] = {"nproc_per_node", "num_gpus", "gpus", "gpus-per-node",
-						"n", "NPROC_PER_NODE=", "NGPU=", NULL};
+	/* -n counts processes of a node to composer, and those of the whole job to srun, mpirun and sbatch */
+	static const char *const each_keys[] = {"nproc_per_node", "num_gpus", "gpus", "gpus-per-node", "nproc",
+						"NPROC_PER_NODE=", "NGPU=", NULL};
+	static const char *const short_keys[] = {"n", NULL};
 	static const char *const all_keys[] = {"num_processes", NULL};
 	const char *node_key = NULL, *key = NULL, *visible = "CUDA_VISIBLE_DEVICES=";
 	int64_t nodes = whole(p, node_keys, &node_key), each, all = whole(p, all_keys, &key);
@@ -125,6 +155,10 @@ static void finish_gpus(struct fw_part *p)
 	each = whole(p, each_keys, &key);
 	if (!each && (each = included(fw_text(p, "include"))) > 0)
 		key = "include";
+	if (!each && !strcmp(fw_text(p, "name"), COMPOSER))
+		each = whole(p, short_keys, &key);
+	if (!each && (each = after_colon(fw_text(p, "gpus-per-node"))) > 0)
+		key = "gpus-per-node";
 	if (!each && (each = after_colon(fw_text(p, "gres"))) > 0)
 		key = "gres";
 	if (!each) {
@@ -140,6 +174,8 @@ static void finish_gpus(struct fw_part *p)
 	if (each && each < 100000 && !fw_is_withheld(p, "gpus"))
 		fw_set_whole(p, "gpus", each * (nodes ? nodes : 1), key,
 			     nodes > 1 ? "processes of a node x nodes" : NULL);
+	else if (each && each < 100000)
+		fw_set_whole(p, "gpus-per-node", each, key, "of as many machines as the cluster gives");
 	if (each && !nodes)
 		fw_default(p, "nodes", "1", "one machine is launched");
 }

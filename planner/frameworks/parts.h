@@ -28,6 +28,8 @@ struct fw_part {
 	 * what stands above it; or the name of one that was not found.  NULL: none. */
 	struct fw_part *config;
 	const char *missing_config;
+	/* Of a command: the script that it starts, whose own defaults were read; NULL: it was not at hand. */
+	const char *script;
 	/* Of such a file: the command, whose keys stand above its own. */
 	const struct fw_part *command;
 	/* Knobs that the file sets to what it does not say ("${BATCH}"): no default may stand in. */
@@ -68,6 +70,10 @@ bool part_find_beside(char *buf, size_t size, const char *file, const char *path
 /* named_config.c: whose file the settings are that a command names; then its entries and facts. */
 void part_take_config(struct fw_part *p);
 void part_run_config(struct fw_part *p);
+/* python_calls.c: what a trainer of this class trains, a script's own one derived from TRL's too; NULL: none is known. */
+const char *python_trainer_objective(const char *class);
+/* script_options.c: what the script that a command starts takes where the command says nothing. */
+void part_take_script(struct fw_part *p);
 /* Keys to entries and facts, then the hook. */
 void part_run(struct fw_part *part);
 struct fact *part_fact(const struct fw_part *part, const char *knob);

@@ -64,8 +64,13 @@ static bool assignment(struct python *y, size_t indent)
 			y->p++;
 	}
 	if (y->p + 1 < y->end && *y->p == '=' && y->p[1] != '=') {
+		struct doc_node *value;
+
 		y->p++;
-		python_remember(y, from, (size_t)(q - from), python_value(y, NULL, NULL), typed);
+		value = python_value(y, NULL, NULL);
+		y->declares = typed;
+		python_remember(y, from, (size_t)(q - from), value, typed);
+		y->declares = false;
 		return true;
 	}
 	if (y->p < y->end && *y->p == '[')
@@ -261,8 +266,37 @@ static void statements(struct python *y)
 	}
 }
 
+/* The declared options as members of the document, by their names; of equal names the last is the one that counts. */
+static void keep_options(struct python *y)
+{
+	struct doc_node *map = doc_add(y->doc, y->doc->root, ARGS_OPTIONS, DOC_MAP, 0, 0);
+
+	y->full |= !map;
+	for (size_t i = y->n_names; map && i-- > 0 && !y->full;) {
+		const struct python_name *name = &y->names[i];
+		const char *key = doc_text(y->doc, name->name, name->n);
+		struct doc_node *copy;
+
+		if (!key || !name->declared || name->value->kind != DOC_SCALAR || doc_member(map, key) ||
+		    !name->value->tag || strcmp(name->value->tag, ARGS_OPTION)) {
+			y->full |= !key;
+			continue;
+		}
+		copy = doc_add_copy(y->doc, map, key, name->value);
+		y->full |= !copy;
+		if (copy)
+			copy->tag = NULL;
+	}
+}
+
 enum oom_status doc_read_python(struct doc *doc, const char *text, size_t size, const char *file,
 				struct oom_error *err)
+{
+	return doc_read_python_as(doc, text, size, file, false, err);
+}
+
+enum oom_status doc_read_python_as(struct doc *doc, const char *text, size_t size, const char *file, bool options,
+				   struct oom_error *err)
 {
 	struct python *y = calloc(1, sizeof(*y));
 	enum oom_status st;
@@ -281,9 +315,11 @@ enum oom_status doc_read_python(struct doc *doc, const char *text, size_t size, 
 		st = doc_full(doc, 0, err);
 	if (!st)
 		statements(y);
+	if (!st && options && !y->full)
+		keep_options(y);
 	if (!st && y->full)
 		st = doc_full(doc->n_nodes >= y->scratch.n_nodes ? doc : &y->scratch, y->line, err);
-	if (!st && (!doc->root->n || (doc->root->n == 1 && *doc->root->child->key == '(')))
+	if (!st && !options && (!doc->root->n || (doc->root->n == 1 && *doc->root->child->key == '(')))
 		st = oom_error_set(err, OOM_ERR_UNKNOWN,
 				   "%s: no call with literal arguments that a training script makes "
 				   "(TrainingArguments, SFTConfig, LoraConfig, from_pretrained, ...)",

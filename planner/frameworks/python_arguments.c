@@ -158,7 +158,9 @@ static void remember_option(struct python *y, const struct doc_node *map)
 			continue;
 		for (size_t i = 0; i <= n; i++)
 			spelled[i] = name[i] == '-' ? '_' : name[i];
+		y->declares = true;
 		python_remember(y, spelled, n, doc_add_copy(&y->scratch, y->scratch.root, NULL, value), true);
+		y->declares = false;
 	}
 }
 
@@ -171,6 +173,7 @@ static const struct function {
 	{"dict", NULL, false},
 	{"int", "0", false}, {"float", "0", false}, {"str", "0", false}, {"bool", "0", false},
 	{"field", "default", true}, {"Field", "default", true},         /* dataclasses, pydantic */
+	{"HfArg", "default", true},                                     /* transformers */
 	{"getenv", "1", true}, {"environ.get", "1", true},
 };
 

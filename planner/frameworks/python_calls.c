@@ -296,6 +296,13 @@ static size_t trained_by(const char *class)
 	return i;
 }
 
+const char *python_trainer_objective(const char *class)
+{
+	const size_t i = trained_by(class);
+
+	return i < N_TRAINED ? trained[i][1] : NULL;
+}
+
 /* TrainingArguments are everybody's: the trainer says what it does.  Of several the first counts. */
 static void objective_by_trainer(struct fw_part *p, const char *config)
 {

@@ -15,6 +15,8 @@ struct python_name {
 	struct doc_node *value;
 	/* The default of an option or a parameter: who runs the script may say otherwise. */
 	bool option;
+	/* Of these: declared as one, by a class' field or by add_argument, not a function's parameter. */
+	bool declared;
 };
 
 struct python {
@@ -25,6 +27,7 @@ struct python {
 	struct python_name names[PYTHON_NAMES_MAX];
 	size_t n_names;
 	int depth;
+	bool declares;                  /* names that are remembered now are declared */
 	bool full;                      /* a document has no room left: nothing more is read */
 };
 

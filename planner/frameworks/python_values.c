@@ -23,7 +23,7 @@ void python_remember(struct python *y, const char *name, size_t n, struct doc_no
 		return;
 	if (option && !node->tag)       /* None: it has to be given */
 		node->tag = doc_is_null(node) ? ARGS_UNKNOWN : ARGS_OPTION;
-	y->names[y->n_names++] = (struct python_name){name, n, node, option};
+	y->names[y->n_names++] = (struct python_name){name, n, node, option, option && y->declares};
 }
 
 /* A copy of what a name stands for. */

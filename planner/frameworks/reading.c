@@ -40,6 +40,8 @@ enum oom_status part_recognise(struct fw_part *p, const char *framework, struct 
 	p->fw = framework ? framework_find(framework) : recognise(p->root);
 	if (!framework)
 		part_take_config(p);
+	if (p->fw)
+		part_take_script(p);
 	if (!p->fw && framework)
 		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
 				     framework);
@@ -338,6 +340,8 @@ static void walk(struct fw_part *p, const struct doc_node *map, const char *abov
 			.knob = "", .knob_value = "", .file = p->file, .line = c->line,
 			.column = c->column, .source = "", .note = "",
 			.kind = OOM_SETTING_IDLE};
+		if (c->tag && !strcmp(c->tag, ARGS_OF_SCRIPT))
+			s.note = reading_text(p->reading, "not in the command: the default of %s", p->script);
 		if (row && !idle) {
 			take(p, row, c, path, &s);
 			if (c->kind == DOC_MAP && depth < DOC_MAX_DEPTH && rows_below(p->fw, row->key))
@@ -391,6 +395,15 @@ void part_run(struct fw_part *p)
 			.key = "---", .value = "", .knob = "", .knob_value = "", .file = p->file,
 			.source = "", .kind = OOM_SETTING_UNKNOWN,
 			.note = "documents after the first are not read"};
+
+		reading_add(p->reading, &s);
+	}
+	if (doc_member(p->root, ARGS_CUT) && !p->command) {
+		const struct oom_setting s = {
+			.key = "#", .value = "", .knob = "", .knob_value = "", .file = p->file,
+			.line = doc_member(p->root, ARGS_CUT)->line, .source = "", .kind = OOM_SETTING_UNMODELLED,
+			.note = "a comment or a blank behind a backslash ends the command before this line, for the shell: "
+				"options from here on are read as if it did not"};
 
 		reading_add(p->reading, &s);
 	}

@@ -1,5 +1,6 @@
 /* Shell scripts and lists of pairs as trees: the launch line, what is set around it. */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +14,40 @@ static struct args_word as_word(const struct oom_shell_word *w)
 	return (struct args_word){w->text, w->known != OOM_SHELL_KNOWN, w->line};
 }
 
-/* A command's words, its assignments in front. */
-static struct args_word *words_of(const struct oom_shell_command *c, size_t *n)
+static bool is_blank(const char *text)
 {
-	struct args_word *w = calloc(c->n + 1, sizeof(*w));
+	return !text[strspn(text, " \t\r")];
+}
 
-	*n = c->n < WORDS_MAX ? c->n : WORDS_MAX;
-	for (size_t i = 0; w && i < *n; i++)
-		w[i] = as_word(&c->words[i]);
+/* Does a command consist of options alone, which no shell could run? */
+static bool only_options(const struct oom_shell_command *c)
+{
+	return c && c->n && !strncmp(c->words[0].text, "--", 2) && isalpha((unsigned char)c->words[0].text[2]);
+}
+
+/* A command's words, its assignments in front.  A comment among continued lines, or a blank behind a backslash, ends
+ * a command for the shell; options that stand alone behind it are what its writer took for the rest of it.  *cut:
+ * where the shell stops, 0: nowhere. */
+static struct args_word *words_of(const struct oom_shell *sh, size_t at, size_t *n, uint32_t *cut)
+{
+	const struct oom_shell_command *c = oom_shell_command_at(sh, at), *rest;
+	size_t room = c->n + 1;
+	struct args_word *w;
+
+	for (size_t k = at + 1; !only_options(c) && only_options(rest = oom_shell_command_at(sh, k)); k++)
+		room += rest->n;
+	w = calloc(room, sizeof(*w));
+	*n = 0;
+	*cut = 0;
+	for (size_t i = 0; w && i < c->n && *n < WORDS_MAX; i++)
+		w[(*n)++] = as_word(&c->words[i]);
+	for (size_t k = at + 1; w && !only_options(c) && only_options(rest = oom_shell_command_at(sh, k)); k++) {
+		while (*n && is_blank(w[*n - 1].text))
+			--*n;
+		*cut = *cut ? *cut : rest->words[0].line;
+		for (size_t i = 0; i < rest->n && *n < WORDS_MAX; i++)
+			w[(*n)++] = as_word(&rest->words[i]);
+	}
 	return w;
 }
 
@@ -59,15 +86,14 @@ static bool trains(const struct oom_shell *sh, const struct args_word *w, size_t
 
 /* The launch line: what starts a program that trains, by its name, else any; of these the one with the most
  * options, of equals the first; else options that stand alone. */
-static const struct oom_shell_command *launch_line(const struct oom_shell *sh,
-						   struct oom_error *err, enum oom_status *st)
+static size_t launch_line(const struct oom_shell *sh, struct oom_error *err, enum oom_status *st)
 {
-	const struct oom_shell_command *best = NULL, *c;
-	size_t most = 0;
+	size_t most = 0, best = SIZE_MAX;
 
-	for (size_t i = 0; !*st && (c = oom_shell_command_at(sh, i)) != NULL; i++) {
+	for (size_t i = 0; !*st && oom_shell_command_at(sh, i); i++) {
 		size_t n, options;
-		struct args_word *w = words_of(c, &n);
+		uint32_t cut;
+		struct args_word *w = words_of(sh, i, &n, &cut);
 
 		if (!w) {
 			*st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
@@ -75,8 +101,8 @@ static const struct oom_shell_command *launch_line(const struct oom_shell *sh,
 			/* "python -m pip install" starts Python, but trains nothing */
 		} else if (args_is_launch(w, n) || (n > 1 && !strncmp(w[0].text, "--", 2))) {
 			options = options_in(w, n) + (trains(sh, w, n) ? WORDS_MAX : 0);
-			if (!best || options > most) {
-				best = c;
+			if (best == SIZE_MAX || options > most) {
+				best = i;
 				most = options;
 			}
 		}
@@ -131,12 +157,12 @@ static bool add_surroundings(struct doc *doc, struct doc_node *root, const struc
 /* What all commands of the script install. */
 static bool add_pins(struct doc *doc, struct doc_node *root, const struct oom_shell *sh)
 {
-	const struct oom_shell_command *c;
 	bool room = true;
 
-	for (size_t i = 0; room && (c = oom_shell_command_at(sh, i)) != NULL; i++) {
+	for (size_t i = 0; room && oom_shell_command_at(sh, i); i++) {
 		size_t n;
-		struct args_word *w = words_of(c, &n);
+		uint32_t cut;
+		struct args_word *w = words_of(sh, i, &n, &cut);
 
 		room = w && args_pins(doc, root, w, n);
 		free(w);
@@ -184,18 +210,19 @@ static const struct args_word *unsaid_word(struct doc *doc, const struct args_wo
 enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, const char *file,
 			       struct oom_error *err)
 {
-	const struct oom_shell_command *c;
 	const struct args_word *unsaid;
 	struct args_word *words = NULL;
 	struct doc_node *root = NULL;
 	struct oom_shell *sh = NULL;
 	enum oom_status st = oom_shell_read(text, size, file, &sh, err);
-	size_t n = 0;
+	size_t n = 0, at;
+	uint32_t cut = 0;
+	char where[16];
 
 	if (st)
 		return st;
-	c = launch_line(sh, err, &st);
-	if (!st && !c)
+	at = launch_line(sh, err, &st);
+	if (!st && at == SIZE_MAX)
 		st = oom_error_set(err, OOM_ERR_UNKNOWN,
 				   "%s: no line that starts a training program (torchrun, accelerate "
 				   "launch, deepspeed, python SCRIPT.py, swift, ...)", file);
@@ -206,13 +233,14 @@ enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, c
 		return st;
 	}
 	root = doc_add(doc, NULL, NULL, DOC_MAP, 1, 1);
-	words = words_of(c, &n);
+	words = words_of(sh, at, &n, &cut);
+	snprintf(where, sizeof(where), "%u", cut);
 	if (!root || !words || !add_surroundings(doc, root, sh) || !add_pins(doc, root, sh) ||
-	    !args_command(doc, root, words, n, NULL))
-		st = doc_full(doc, c->line, err);
+	    !args_command(doc, root, words, n, NULL) || (cut && !doc_add_text(doc, root, ARGS_CUT, where, cut, 0)))
+		st = doc_full(doc, oom_shell_command_at(sh, at)->line, err);
 	if (!st && (unsaid = unsaid_word(doc, words, n, text)) != NULL &&
 	    !doc_add_text(doc, root, ARGS_REST, unsaid->text, unsaid->line, 0))
-		st = doc_full(doc, c->line, err);
+		st = doc_full(doc, oom_shell_command_at(sh, at)->line, err);
 	free(words);
 	oom_shell_free(sh);
 	if (st)

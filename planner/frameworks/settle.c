@@ -168,10 +168,36 @@ static void settle_adapters(struct fw_part *all)
 	}
 }
 
+/* One process that sees several cards and loads with device_map lays the model out over them. */
+static void settle_device_map(struct fw_part *all)
+{
+	if (!fw_fact_is(all, "@device-map", "auto") || !fw_fact_is(all, "@one-process", "true") ||
+	    !fw_fact_is(all, "engine", "hf"))
+		return;
+	fw_set(all, "engine", "device-map", NULL, "device_map over the cards that one process sees");
+}
+
+/* Where DeepSpeed's file has an optimizer, Trainer makes none of its own, whatever optim says (transformers
+ * integrations/deepspeed.py deepspeed_optim_sched). */
+static void settle_optimizer(struct fw_part *all)
+{
+	const struct fact *engine = part_fact(all, "@engine-optimizer");
+	struct fact *f = part_fact(all, "optimizer");
+
+	if (!engine || !f || !fw_fact_is(all, "engine", "deepspeed") || !strcmp(f->value, engine->value))
+		return;
+	f->value = engine->value;
+	f->setting = engine->setting;
+	f->from_file = true;
+	f->source = "DeepSpeed's file has an optimizer: the trainer's is not made";
+}
+
 void reading_settle(struct oom_reading *r)
 {
 	struct fw_part *all = r->all;
 
+	settle_optimizer(all);
+	settle_device_map(all);
 	settle_adapters(all);
 	settle_checkpoint(all);
 	settle_precision(all);

@@ -350,7 +350,9 @@ static void put_backquotes(struct oom_shell *sh, struct builder *b, struct curso
 		shell_fail(sh, OOM_ERR_PARSE, c->line, "` is never closed");
 		return;
 	}
-	put_unknown(sh, b, c->p, (size_t)(end + 1 - c->p), OOM_SHELL_UNKNOWN);
+	/* "`# why`" among continued lines is a comment: it runs nothing and leaves nothing */
+	if (c->p[1 + strspn(c->p + 1, " \t")] != '#')
+		put_unknown(sh, b, c->p, (size_t)(end + 1 - c->p), OOM_SHELL_UNKNOWN);
 	for (; c->p <= end; c->p++)
 		c->line += !c->fixed && *c->p == '\n';
 }

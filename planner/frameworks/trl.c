@@ -226,6 +226,9 @@ static void finish_objective(struct fw_part *p)
 		fw_set(p, "objective", fw_text(p, "@objective"), "@objective", "the trainer");
 		return;
 	}
+	hf_objective_by_name(p);
+	if (*fw_fact(p, "objective"))
+		return;
 	if (guess_objective(p))
 		return;
 	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
@@ -366,7 +369,7 @@ const struct framework framework_trl = {
 		 "per_device_train_batch_size+max_seq_length @objective",
 	/* the second line: keys of scripts that hf_scripts.c has */
 	.never = "zero_optimization base_model finetuning_type cutoff_len block_size "
-		 "dataset_config_name conv_style lazy_preprocess source_max_len margin_scale template_name train_mode",
+		 "load_in_kbits dataset_config_name conv_style lazy_preprocess source_max_len margin_scale template_name train_mode",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,

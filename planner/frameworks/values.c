@@ -13,7 +13,7 @@ bool node_is_placeholder(const struct doc_node *node)
 {
 	const char *t = node->text;
 
-	if (node->tag && strcmp(node->tag, ARGS_OPTION))
+	if (node->tag && strcmp(node->tag, ARGS_OPTION) && strcmp(node->tag, ARGS_OF_SCRIPT))
 		return true;
 	if (node->kind != DOC_SCALAR || !*t)
 		return false;

@@ -1,0 +1,151 @@
+/* What a training script takes where its command says nothing: the options that it declares, and literal arguments
+ * of the calls that load the model and make the trainer, if the script lies beside the command.
+ *
+ * They become members of the command, as if it had them: whatever a framework makes of a key holds for a script's own
+ * default too.  No import is followed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "arguments.h"
+#include "input/config_json.h"
+#include "parts.h"
+
+enum { PATH = 512 };
+
+/* "train.py", or the module "training.train" of "python -m"; false: no script's name. */
+static bool script_path(const char *program, char *buf, size_t size)
+{
+	const size_t n = strlen(program);
+
+	if (!n || n + 4 >= size || strchr(program, ' ') || *program == '$')
+		return false;
+	memcpy(buf, program, n + 1);
+	if (n > 3 && !strcmp(program + n - 3, ".py"))
+		return true;
+	if (strchr(program, '/') || !strchr(program, '.'))
+		return false;
+	for (char *c = buf; *c; c++)
+		*c = *c == '.' ? '/' : *c;
+	memcpy(buf + n, ".py", 4);
+	return true;
+}
+
+/* Do the command or the file that it names say the knob with this key or another one? */
+static bool said(const struct fw_part *p, const struct fw_row *row)
+{
+	bool idle;
+
+	if (p->command && said(p->command, row))
+		return true;
+	for (const struct doc_node *c = p->root->child; c && row->knob; c = c->next) {
+		const struct fw_row *other = c->tag && !strcmp(c->tag, ARGS_OF_SCRIPT) ? NULL :
+					     framework_row(p->fw, c->key, &idle);
+
+		if (other && other->knob && !strcmp(other->knob, row->knob))
+			return true;
+	}
+	return false;
+}
+
+static void add(struct fw_part *p, const char *key, const struct doc_node *value)
+{
+	struct doc_node *copy;
+	bool idle;
+	const struct fw_row *row = framework_row(p->fw, key, &idle);
+
+	/* what no row stands for says nothing; a member that is there is the command's word */
+	if (!row || idle || value->kind == DOC_MAP || doc_is_null(value) || value->tag || doc_below(p->root, key) ||
+	    (p->command && doc_below(p->command->root, key)) ||
+	    /* "lora" off beside another switch that means adapters too */
+	    (row->knob && !strcmp(row->knob, "method") && doc_is_off(value)) ||
+	    said(p, row) || (value->kind == DOC_SCALAR && (!*value->text || strchr(value->text, '('))))
+		return;
+	copy = doc_add_copy(&p->doc, p->doc.root, key, value);
+	if (copy)
+		copy->tag = ARGS_OF_SCRIPT;
+	p->reading->out_of_memory |= !copy;
+}
+
+/* "AutoModelForCausalLM", "LlamaForCausalLM"; not a tokenizer's class. */
+static bool is_model(const char *name)
+{
+	return strstr(name, "Model") || strstr(name, "ForCausalLM") || strstr(name, "ForConditionalGeneration");
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	const size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && !strcmp(s + n - m, end);
+}
+
+/* Literal arguments of calls, under the names that options have. */
+static void add_calls(struct fw_part *p, const struct doc_node *root)
+{
+	static const struct {
+		const char *call, *argument, *key;
+	} known[] = {
+		{"LoraConfig", "r", "lora_r"}, {"LoraConfig", "lora_dropout", "lora_dropout"},
+		{"LoraConfig", "target_modules", "target_modules"}, {"LoraConfig", "modules_to_save", "modules_to_save"},
+		{"from_pretrained", "torch_dtype", "torch_dtype"}, {"from_pretrained", "dtype", "torch_dtype"},
+		{"from_pretrained", "attn_implementation", "attn_implementation"},
+		{"from_pretrained", "device_map", "device_map"},
+	};
+	static const char *const own[] = {"gradient_checkpointing", "bf16", "fp16", "optim", "max_length", "max_seq_length",
+					  "per_device_train_batch_size", "gradient_accumulation_steps"};
+
+	for (const struct doc_node *c = root->child; c; c = c->next) {
+		const char *objective = python_trainer_objective(c->key);
+		struct doc_node *trainer = objective && !doc_member(p->root, "@objective") ?
+					   doc_add_text(&p->doc, p->doc.root, "@objective", objective, 0, 0) : NULL;
+		const struct doc_node *load = is_model(c->key) ? doc_member(c, "from_pretrained") : NULL;
+
+		if (trainer)
+			trainer->tag = ARGS_OF_SCRIPT;
+		for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+			const struct doc_node *call = !strcmp(c->key, known[i].call) ? c :
+						      load && !strcmp(known[i].call, "from_pretrained") ? load : NULL;
+			const struct doc_node *value = call ? doc_member(call, known[i].argument) : NULL;
+
+			if (value)
+				add(p, known[i].key, value);
+		}
+		if (!strcmp(c->key, "prepare_model_for_kbit_training") && !doc_member(p->root, "@kbit-prepare")) {
+			struct doc_node *call = doc_add_text(&p->doc, p->doc.root, "@kbit-prepare", "true", 0, 0);
+
+			if (call)
+				call->tag = ARGS_OF_SCRIPT;
+		}
+		for (size_t i = 0; i < sizeof(own) / sizeof(own[0]) && c->kind == DOC_MAP; i++)
+			if ((ends_with(c->key, "TrainingArguments") || ends_with(c->key, "SFTConfig")) &&
+			    doc_member(c, own[i]))
+				add(p, own[i], doc_member(c, own[i]));
+	}
+}
+
+void part_take_script(struct fw_part *command)
+{
+	const struct doc_node *program = doc_member(command->root, ARGS_PROGRAM), *options;
+	/* the file of settings that it names stands above the script's defaults */
+	struct fw_part *p = command->config ? command->config : command;
+	struct oom_error err = {{0}};
+	char path[PATH], found[PATH], *text = NULL;
+	struct doc doc;
+	size_t size = 0;
+
+	if (!command->doc.format || strcmp(command->doc.format, ARGS_FORMAT) || !program || !program->text ||
+	    p->fw->role != FW_TRAINER || p->root->kind != DOC_MAP || p->root != p->doc.root ||
+	    !script_path(program->text, path, sizeof(path)) ||
+	    !part_find_beside(found, sizeof(found), command->file, path) ||
+	    oom_read_text(&text, &size, found, DOC_MAX_BYTES, &err))
+		return;
+	if (!doc_read_python_as(&doc, text, size, found, true, &err)) {
+		p->script = reading_text(p->reading, "%s", path);
+		options = doc_member(doc.root, ARGS_OPTIONS);
+		for (const struct doc_node *o = options ? options->child : NULL; o; o = o->next)
+			add(p, o->key, o);
+		add_calls(p, doc.root);
+		doc_release(&doc);
+	}
+	free(text);
+}
