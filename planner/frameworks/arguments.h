@@ -61,9 +61,10 @@ enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, c
 enum oom_status doc_read_python(struct doc *doc, const char *text, size_t size, const char *file,
 				struct oom_error *err);
 /* The same, and the options that the script declares (fields of dataclasses, add_argument) with the defaults that it
- * gives them, as a map ARGS_OPTIONS. */
+ * gives them, as a map ARGS_OPTIONS, if these are asked for.  given: the options of the command that starts it, which
+ * stand above these defaults; NULL: none. */
 enum oom_status doc_read_python_as(struct doc *doc, const char *text, size_t size, const char *file, bool options,
-				   struct oom_error *err);
+				   const struct doc_node *given, struct oom_error *err);
 /* A Jupyter notebook: its cells of code as one script of Python. */
 enum oom_status doc_read_notebook(struct doc *doc, const char *text, size_t size, const char *file,
 				  struct oom_error *err);

@@ -108,6 +108,9 @@ void fw_note(struct fw_part *part, const char *key, const char *note);
 /* Another file of the run, named by `key`: looked for beside the part's file and in the folders
  * above it.  Where it is not found, false. */
 bool fw_follow(struct fw_part *part, const char *key, const char *path);
+/* A script of the shell that stands in the file under `key`, run in `folder` beside it ("": its own); false: nothing
+ * in it trains, which is said. */
+bool fw_read_shell(struct fw_part *part, const char *key, const char *text, const char *folder);
 /* A map within the file read as a file of another framework ("deepspeed: {...}"). */
 void fw_nested(struct fw_part *part, const char *key, const char *framework);
 

@@ -74,6 +74,7 @@ void part_run_config(struct fw_part *p);
 const char *python_trainer_objective(const char *class);
 /* script_options.c: what the script that a command starts takes where the command says nothing. */
 void part_take_script(struct fw_part *p);
+void part_follow_script(struct fw_part *p);
 /* Keys to entries and facts, then the hook. */
 void part_run(struct fw_part *part);
 struct fact *part_fact(const struct fw_part *part, const char *knob);

@@ -129,7 +129,7 @@ static void parameters(struct python *y)
 	y->p += y->p < y->end;
 }
 
-/* "if NAME:", "if not NAME:", "if False:": 1, 0, or -1 where it is more or nobody knows. */
+/* "if NAME:", "if not args.NAME:", "if False:": 1, 0, or -1 where it is more or nobody knows. */
 static int condition(struct python *y)
 {
 	const char *p = y->p + strlen("if "), *name;
@@ -144,8 +144,9 @@ static int condition(struct python *y)
 		p += 4;
 	}
 	name = p;
-	while (p < y->end && python_is_name(*p))
-		p++;
+	/* "args.lora" is the option lora */
+	for (; p < y->end && (python_is_name(*p) || *p == '.'); p++)
+		name = *p == '.' ? p + 1 : name;
 	n = (size_t)(p - name);
 	p += strspn(p, " ");
 	if (!n || p >= y->end || *p != ':' || p[1 + strspn(p + 1, " \t\r")] != '\n')
@@ -155,7 +156,8 @@ static int condition(struct python *y)
 	if ((n == 4 && !strncmp(name, "True", 4)) || (n == 5 && !strncmp(name, "False", 5)))
 		return (n == 4) != not;
 	value = python_constant(y, name, n);
-	if (!value || value->tag || value->kind != DOC_SCALAR ||
+	/* a default holds where the command is known that says otherwise */
+	if (!value || (value->tag && !(y->given && !strcmp(value->tag, ARGS_OPTION))) || value->kind != DOC_SCALAR ||
 	    !(doc_is_true(value) || doc_is_off(value) || doc_whole(value, &v)))
 		return -1;
 	return !doc_is_off(value) != not;
@@ -292,11 +294,11 @@ static void keep_options(struct python *y)
 enum oom_status doc_read_python(struct doc *doc, const char *text, size_t size, const char *file,
 				struct oom_error *err)
 {
-	return doc_read_python_as(doc, text, size, file, false, err);
+	return doc_read_python_as(doc, text, size, file, false, NULL, err);
 }
 
 enum oom_status doc_read_python_as(struct doc *doc, const char *text, size_t size, const char *file, bool options,
-				   struct oom_error *err)
+				   const struct doc_node *given, struct oom_error *err)
 {
 	struct python *y = calloc(1, sizeof(*y));
 	enum oom_status st;
@@ -308,6 +310,7 @@ enum oom_status doc_read_python_as(struct doc *doc, const char *text, size_t siz
 	y->p = text;
 	y->end = text + size;
 	y->line = 1;
+	y->given = given;
 	if (!st)
 		st = doc_begin(&y->scratch, file, "", err);
 	if (!st && (!doc_add(doc, NULL, NULL, DOC_MAP, 1, 1) ||

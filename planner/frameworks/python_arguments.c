@@ -149,7 +149,7 @@ static void remember_option(struct python *y, const struct doc_node *map)
 {
 	const struct doc_node *value = doc_member(map, "default");
 
-	for (const struct doc_node *c = map->child; value && c; c = c->next) {
+	for (const struct doc_node *c = map->child; (value || y->given) && c; c = c->next) {
 		const char *name = c->text + strspn(c->text, "-");
 		const size_t n = strlen(name);
 		char *spelled = isdigit((unsigned char)*c->key) && n ? doc_alloc(&y->scratch, n + 1) : NULL;
@@ -159,7 +159,7 @@ static void remember_option(struct python *y, const struct doc_node *map)
 		for (size_t i = 0; i <= n; i++)
 			spelled[i] = name[i] == '-' ? '_' : name[i];
 		y->declares = true;
-		python_remember(y, spelled, n, doc_add_copy(&y->scratch, y->scratch.root, NULL, value), true);
+		python_remember(y, spelled, n, value ? doc_add_copy(&y->scratch, y->scratch.root, NULL, value) : NULL, true);
 		y->declares = false;
 	}
 }

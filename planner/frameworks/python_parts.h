@@ -27,6 +27,7 @@ struct python {
 	struct python_name names[PYTHON_NAMES_MAX];
 	size_t n_names;
 	int depth;
+	const struct doc_node *given;   /* options of the command, above what is declared; NULL: none */
 	bool declares;                  /* names that are remembered now are declared */
 	bool full;                      /* a document has no room left: nothing more is read */
 };

@@ -19,6 +19,18 @@ struct doc_node *python_constant(const struct python *y, const char *name, size_
 
 void python_remember(struct python *y, const char *name, size_t n, struct doc_node *node, bool option)
 {
+	if (option && y->declares && y->given) {
+		char key[100];
+		const struct doc_node *said;
+
+		snprintf(key, sizeof(key), "%.*s", (int)n, name);
+		said = doc_member(y->given, key);
+		if (said && said->kind == DOC_SCALAR && !said->tag) {
+			node = doc_add_copy(&y->scratch, y->scratch.root, NULL, said);
+			y->full |= !node;
+			option = false;
+		}
+	}
 	if (!node || y->n_names == PYTHON_NAMES_MAX)
 		return;
 	if (option && !node->tag)       /* None: it has to be given */

@@ -42,6 +42,8 @@ enum oom_status part_recognise(struct fw_part *p, const char *framework, struct 
 		part_take_config(p);
 	if (p->fw)
 		part_take_script(p);
+	else if (!framework)
+		part_follow_script(p);
 	if (!p->fw && framework)
 		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
 				     framework);
@@ -142,6 +144,32 @@ bool fw_follow(struct fw_part *p, const char *key, const char *path)
 		return true;
 	}
 	part_run(other);
+	return true;
+}
+
+bool fw_read_shell(struct fw_part *p, const char *key, const char *text, const char *folder)
+{
+	struct oom_error err = {{0}};
+	struct oom_reading *r = p->reading;
+	const char *slash = strrchr(p->file, '/');
+	struct fw_part *c = r->n_parts < FW_MAX_PARTS ? part_new(r) : NULL;
+
+	if (!c)
+		return false;
+	/* files that it names lie beside the file, in the folder that it is run in */
+	if (doc_read_shell(&c->doc, text, strlen(text),
+			   *folder ? reading_text(r, "%.*s%s/%s", slash ? (int)(slash + 1 - p->file) : 0, p->file, folder,
+						  slash ? slash + 1 : p->file) : p->file, &err) ||
+	    part_recognise(c, NULL, &c, &err)) {
+		doc_release(&c->doc);
+		for (size_t i = 0; i < r->n_parts; i++)
+			if (r->parts[i] == c)
+				r->parts[i] = r->parts[--r->n_parts];
+		free(c);
+		fw_unmodelled(p, key, reading_text(r, "not read: %s", err.text));
+		return false;
+	}
+	part_run(c);
 	return true;
 }
 

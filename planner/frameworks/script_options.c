@@ -123,9 +123,42 @@ static void add_calls(struct fw_part *p, const struct doc_node *root)
 	}
 }
 
+/* The script that a command starts beside it; false: it is not at hand. */
+static bool find_script(const struct fw_part *command, char path[PATH], char found[PATH])
+{
+	const struct doc_node *program = doc_member(command->root, ARGS_PROGRAM);
+
+	return command->doc.format && !strcmp(command->doc.format, ARGS_FORMAT) && program && program->text &&
+	       script_path(program->text, path, PATH) && part_find_beside(found, PATH, command->file, path);
+}
+
+/* A command that no framework knows: its script may make a trainer with arguments that are read there. */
+void part_follow_script(struct fw_part *command)
+{
+	struct oom_error err = {{0}};
+	char path[PATH], found[PATH], *text = NULL;
+	struct fw_part *c;
+	size_t size = 0;
+
+	if (!find_script(command, path, found) || command->reading->n_parts == FW_MAX_PARTS ||
+	    oom_read_text(&text, &size, found, DOC_MAX_BYTES, &err))
+		return;
+	c = part_new(command->reading);
+	if (c && !doc_read_python_as(&c->doc, text, size, reading_text(command->reading, "%s", found), false, command->root,
+				     &err) && !part_recognise(c, NULL, &c, &err)) {
+		command->fw = framework_find("launcher");
+		part_run(c);
+	} else if (c) {
+		doc_release(&c->doc);
+		free(c);
+		command->reading->n_parts--;
+	}
+	free(text);
+}
+
 void part_take_script(struct fw_part *command)
 {
-	const struct doc_node *program = doc_member(command->root, ARGS_PROGRAM), *options;
+	const struct doc_node *options;
 	/* the file of settings that it names stands above the script's defaults */
 	struct fw_part *p = command->config ? command->config : command;
 	struct oom_error err = {{0}};
@@ -133,13 +166,11 @@ void part_take_script(struct fw_part *command)
 	struct doc doc;
 	size_t size = 0;
 
-	if (!command->doc.format || strcmp(command->doc.format, ARGS_FORMAT) || !program || !program->text ||
-	    p->fw->role != FW_TRAINER || p->root->kind != DOC_MAP || p->root != p->doc.root ||
-	    !script_path(program->text, path, sizeof(path)) ||
-	    !part_find_beside(found, sizeof(found), command->file, path) ||
+	if (p->fw->role != FW_TRAINER || p->root->kind != DOC_MAP || p->root != p->doc.root ||
+	    !find_script(command, path, found) ||
 	    oom_read_text(&text, &size, found, DOC_MAX_BYTES, &err))
 		return;
-	if (!doc_read_python_as(&doc, text, size, found, true, &err)) {
+	if (!doc_read_python_as(&doc, text, size, found, true, NULL, &err)) {
 		p->script = reading_text(p->reading, "%s", path);
 		options = doc_member(doc.root, ARGS_OPTIONS);
 		for (const struct doc_node *o = options ? options->child : NULL; o; o = o->next)
