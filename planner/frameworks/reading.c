@@ -151,15 +151,15 @@ bool fw_read_shell(struct fw_part *p, const char *key, const char *text, const c
 {
 	struct oom_error err = {{0}};
 	struct oom_reading *r = p->reading;
-	const char *slash = strrchr(p->file, '/');
+	const char *slash = strrchr(p->file, '/'), *name;
 	struct fw_part *c = r->n_parts < FW_MAX_PARTS ? part_new(r) : NULL;
 
 	if (!c)
 		return false;
-	/* files that it names lie beside the file, in the folder that it is run in */
-	if (doc_read_shell(&c->doc, text, strlen(text),
-			   *folder ? reading_text(r, "%.*s%s/%s", slash ? (int)(slash + 1 - p->file) : 0, p->file, folder,
-						  slash ? slash + 1 : p->file) : p->file, &err) ||
+	/* no file of its own, but what it names lies in the folder that it is run in */
+	name = reading_text(r, "%.*s%s%s%s:%s", slash ? (int)(slash + 1 - p->file) : 0, p->file, folder, *folder ? "/" : "",
+			    slash ? slash + 1 : p->file, key);
+	if (doc_read_shell(&c->doc, text, strlen(text), name, &err) ||
 	    part_recognise(c, NULL, &c, &err)) {
 		doc_release(&c->doc);
 		for (size_t i = 0; i < r->n_parts; i++)

@@ -148,10 +148,19 @@ static void finish_batch(struct fw_part *p)
 	else
 		fw_set_whole(p, "global-batch", whole_or(p, mini_key, 256) * whole_or(p, n_key, 1),
 			     fw_key(p, mini_key) ? mini_key : NULL, "mini-batch x samples of a prompt");
-	/* an older key counts the rows of all ranks (verl/workers/fsdp_workers.py divides by them) */
+	/* An older key counts the rows of all ranks (verl/workers/fsdp_workers.py divides by them); until February 2025,
+	 * when the key of today came, samples of a prompt were counted on top of it, as in agentica-project/deepscaler. */
 	if (!*fw_fact(p, "micro-batch") && doc_whole(fw_key(p, ACTOR "ppo_micro_batch_size"), &all) && gpus > 0 &&
-	    all >= gpus && all % gpus == 0)
-		fw_set_whole(p, "micro-batch", all / gpus, ACTOR "ppo_micro_batch_size", "rows of all cards");
+	    all > 0 && all < 1000000) {
+		const int64_t n = whole_or(p, n_key, 1);
+
+		if (all * n >= gpus && all * n % gpus == 0)
+			fw_set_whole(p, "micro-batch", all * n / gpus, ACTOR "ppo_micro_batch_size",
+				     n > 1 ? "rows of all cards x samples of a prompt" : "rows of all cards");
+		if (n > 1)
+			fw_open(p, "micro-batch", "verl of January 2025 multiplies ppo_micro_batch_size by rollout.n, later "
+				"ones do not: the larger batch is taken");
+	}
 	if (fw_on(p, ACTOR "use_dynamic_bsz")) {
 		fw_unset(p, "micro-batch");
 		fw_withhold(p, "micro-batch");
@@ -193,6 +202,11 @@ static void finish_fsdp(struct fw_part *p)
 	fw_set(p, "@autocast", "bf16", NULL, FSDP_ENGINE " dtype");
 	fw_default(p, "reduce-dtype", "fp32", "verl/workers/fsdp_workers.py mixed_precision");
 	fw_default(p, "optimizer", "adamw", CONFIG "optim/fsdp.yaml: torch.optim.AdamW");
+	/* off when the older key was the only one (Jiayi-Pan/TinyZero, January 2025), on since */
+	if (fw_key(p, ACTOR "ppo_micro_batch_size") && !*fw_fact(p, "grad-ckpt")) {
+		fw_set(p, "grad-ckpt", "none", NULL, CONFIG "ppo_trainer.yaml of January 2025");
+		fw_open(p, "grad-ckpt", "off by default in verl of January 2025, on in later ones: off is taken");
+	}
 	fw_default(p, "grad-ckpt", "full", MODEL_YAML);
 	for (size_t i = 0; i < 2; i++)
 		if (whole_or(p, keys[i], 1) > 1) {

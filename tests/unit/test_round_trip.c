@@ -266,6 +266,8 @@ static void patch_trip(const char *file, const struct oom_reading *r)
 		n_wrong++;
 	} else if (strlen(e.text) && strncmp(e.text, "--- ", 4)) {
 		/* words alone: the keys stand in what the script writes, which is no file yet */
+	} else if (strlen(e.text) && (strncmp(e.text + 4, file, strlen(file)) || e.text[4 + strlen(file)] != '\n')) {
+		/* of a file that this one names: the run of both is not put together here */
 	} else if (strlen(e.text) && !apply(old.bytes, e.text, &now)) {
 		printf("%s: the patch does not apply:\n%s", file, e.text);
 		n_wrong++;
