@@ -65,6 +65,9 @@ struct framework {
 	const char *const *idle;
 	/* Defaults of the rows in its first list alone count: the others belong to somebody else. */
 	bool own_defaults;
+	/* Programs are their users' own, which decide what no option says; ones that are known have the fact
+	 * "@known-script". */
+	bool own_scripts;
 	/* After the rows; may be NULL. */
 	void (*finish)(struct fw_part *part);
 };

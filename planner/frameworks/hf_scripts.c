@@ -314,8 +314,10 @@ static void of_script(struct fw_part *p)
 			fw_set(p, besides[i].knob, besides[i].value, NULL, besides[i].source);
 	if (!*fw_fact(p, "model") && fw_key(p, "config_name") && !doc_below(fw_root(p), "model_name_or_path"))
 		fw_set(p, "model", fw_text(p, "config_name"), "config_name", "made anew from its config");
-	if (s)
+	if (s) {
+		fw_set(p, "@known-script", "true", NULL, NULL);
 		take_facts(p, s);
+	}
 	if (has_keys(p, "source_max_len target_max_len"))
 		finish_qlora(p);
 	if (has_keys(p, "prompt_column+response_column+max_source_length"))

@@ -413,6 +413,35 @@ static void open_defaults(struct fw_part *p, const char *why)
 			fw_open(p, p->facts[i].knob, why);
 }
 
+/* A script that nobody knows decides what it loads, how it attends and what it trains, whatever its options leave out:
+ * one sentence for all of that. */
+static void tell_script(struct fw_part *p)
+{
+	static const char *const decided[] = {"objective", "method", "lora-r", "lora-dropout", "attn", "grad-ckpt", "loss",
+					      "packing"};
+	const struct doc_node *program = doc_member(p->root, ARGS_PROGRAM);
+	const char *list = "";
+	struct oom_setting s = {.key = "", .value = "", .knob = "", .knob_value = "", .file = p->file, .source = "",
+				.kind = OOM_SETTING_UNMODELLED};
+
+	if (!p->fw->own_scripts || !program || !program->text || part_fact(p, "@known-script"))
+		return;
+	for (size_t i = 0; i < sizeof(decided) / sizeof(decided[0]); i++) {
+		const struct fact *f = part_fact(p, decided[i]);
+
+		if (f && !f->from_file && !f->open && !(f->key && *f->key == '('))
+			list = reading_text(p->reading, "%s%s%s", list, *list ? ", " : "", decided[i]);
+	}
+	if (!*list)
+		return;
+	s.key = "program";
+	s.value = reading_text(p->reading, "%s", program->text);
+	s.line = program->line;
+	s.note = reading_text(p->reading, "a script that is not known here%s: %s are what %s takes by default, its code may "
+			      "decide otherwise", p->script ? " beyond its options" : "", list, p->fw->name);
+	reading_add(p->reading, &s);
+}
+
 void part_run(struct fw_part *p)
 {
 	const struct doc_node *rest;
@@ -447,6 +476,7 @@ void part_run(struct fw_part *p)
 	defaults(p);
 	if (p->fw->finish)
 		p->fw->finish(p);
+	tell_script(p);
 	rest = doc_member(p->root, ARGS_REST);
 	if (rest)
 		open_defaults(p, reading_text(p->reading, *rest->text == '$' ?

@@ -218,6 +218,7 @@ static bool guess_objective(struct fw_part *p)
 static void finish_objective(struct fw_part *p)
 {
 	if (launched(p)) {
+		fw_set(p, "@known-script", "true", NULL, NULL);
 		fw_set(p, "objective", launched(p), "(program)",
 		       *fw_text(p, "(program)") ? "the trainer of this program" : "the command in the file's comment");
 		return;
@@ -370,6 +371,7 @@ const struct framework framework_trl = {
 	/* the second line: keys of scripts that hf_scripts.c has */
 	.never = "zero_optimization base_model finetuning_type cutoff_len block_size "
 		 "load_in_kbits dataset_config_name conv_style lazy_preprocess source_max_len margin_scale template_name train_mode",
+	.own_scripts = true,
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,

@@ -126,9 +126,15 @@ static void finish_gpus(struct fw_part *p, bool sft)
 	const int64_t nodes = whole_or(p, "trainer.nnodes", 1);
 
 	/* the SFT trainer takes the launcher's ranks */
-	if (open_key(p, "trainer.n_gpus_per_node") || open_key(p, "trainer.nnodes"))
+	if (open_key(p, "trainer.n_gpus_per_node") || open_key(p, "trainer.nnodes")) {
 		fw_withhold(p, "gpus");
-	else if (fw_key(p, "trainer.n_gpus_per_node"))
+		if (whole_or(p, "trainer.n_gpus_per_node", 0))
+			fw_set_whole(p, "gpus-per-node", whole_or(p, "trainer.n_gpus_per_node", 8),
+				     "trainer.n_gpus_per_node", "of as many machines as the cluster gives");
+	}
+	if (fw_is_withheld(p, "gpus"))
+		return;
+	if (fw_key(p, "trainer.n_gpus_per_node"))
 		fw_set_whole(p, "gpus", nodes * whole_or(p, "trainer.n_gpus_per_node", 8),
 			     "trainer.n_gpus_per_node", "cards of a node x nodes");
 	else if (!sft)
