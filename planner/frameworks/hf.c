@@ -139,6 +139,7 @@ const struct fw_row hf_model_rows[] = {
 	FW_KEY("use_8bit_quantization", "base-bits", "true>8;false>", NULL, NULL),
 	FW_KEY("bits", "base-bits", "4>4-nf4;8>8;16>16;32>16", NULL, NULL),
 	FW_KEY("load_in_kbits", "base-bits", "4>4-nf4;8>8;16>16", NULL, "Chinese-LLaMA-Alpaca"),
+	FW_KEY("load_in_bits", "base-bits", "4>4-nf4;8>8;16>16", NULL, "FlagAlpha/Llama2-Chinese"),
 	FW_KEY("use_bnb_nested_quant", "double-quant", NULL, NULL, MODEL),
 	FW_KEY("use_nested_quant", "double-quant", NULL, NULL, NULL),
 	FW_KEY("double_quant", "double-quant", NULL, NULL, NULL),

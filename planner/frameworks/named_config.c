@@ -61,7 +61,14 @@ static bool candidate(const struct doc_node *root, size_t k, char *buf, size_t s
 		snprintf(buf, size, "%s", doc_member(env, "CONFIG_FILE=")->text);
 		return true;
 	}
-	return !k && hydra(root, buf, size);
+	if (hydra(root, buf, size))
+		return !k;
+	/* a name that the program's own package knows: "--config llama3_1/8B_lora" */
+	if (!k && *text_of(doc_member(root, "config")) && !is_settings(text_of(doc_member(root, "config")))) {
+		snprintf(buf, size, "%s.yaml", doc_member(root, "config")->text);
+		return true;
+	}
+	return false;
 }
 
 /* Written by the script itself, or lying beside it. */

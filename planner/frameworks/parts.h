@@ -30,6 +30,7 @@ struct fw_part {
 	const char *missing_config;
 	/* Of a command: the script that it starts, whose own defaults were read; NULL: it was not at hand. */
 	const char *script;
+	bool no_adapters;       /* its adapters are behind a switch that is off */
 	/* Of such a file: the command, whose keys stand above its own. */
 	const struct fw_part *command;
 	/* Knobs that the file sets to what it does not say ("${BATCH}"): no default may stand in. */

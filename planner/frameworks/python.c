@@ -16,7 +16,18 @@ enum { INDENTS = 80 };
 struct blocks {
 	/* By indent: an "if" there was true, so that its "elif" and "else" are dead. */
 	bool taken[INDENTS];
+	/* By indent: whether an "if" there holds is not known, nor which of its branches runs. */
+	bool open[INDENTS];
 };
+
+/* Does a line of this indent run only if a condition holds that is not known? */
+static bool perhaps(const struct blocks *b, size_t indent)
+{
+	for (size_t i = 0; i < indent && i < INDENTS; i++)
+		if (b->open[i])
+			return true;
+	return false;
+}
 
 /* NAME["key"] = value, of a map that is known; the cursor stands on '['. */
 static bool member_assignment(struct python *y, const char *name, size_t n)
@@ -46,7 +57,7 @@ static bool member_assignment(struct python *y, const char *name, size_t n)
 
 /* NAME = value or NAME: type = value at the beginning of a line; false: it is something else.  A type within
  * a class declares a field, whose value is a default. */
-static bool assignment(struct python *y, size_t indent)
+static bool assignment(struct python *y, size_t indent, bool perhaps)
 {
 	const char *from = y->p, *q = from;
 	const uint32_t line = y->line;
@@ -69,7 +80,7 @@ static bool assignment(struct python *y, size_t indent)
 		y->p++;
 		value = python_value(y, NULL, NULL);
 		y->declares = typed;
-		python_remember(y, from, (size_t)(q - from), value, typed);
+		python_remember_branch(y, from, (size_t)(q - from), value, typed, perhaps);
 		y->declares = false;
 		return true;
 	}
@@ -190,7 +201,7 @@ static bool dead_branch(struct python *y, struct blocks *b, size_t indent)
 
 	if (y->p < y->end && *y->p != '#' && *y->p != '\n')
 		for (size_t i = indent + !!other; i < INDENTS; i++)
-			b->taken[i] = false;
+			b->taken[i] = b->open[i] = false;
 	if (other && was) {
 		skip_block(y, indent);
 		return true;
@@ -198,8 +209,10 @@ static bool dead_branch(struct python *y, struct blocks *b, size_t indent)
 	if (word_at(y, "if ")) {
 		const int holds = condition(y);
 
-		if (indent < INDENTS)
+		if (indent < INDENTS) {
 			b->taken[indent] = holds == 1;
+			b->open[indent] = holds < 0;
+		}
 		if (!holds)
 			skip_block(y, indent);
 		return !holds;
@@ -233,13 +246,13 @@ static bool first_word(struct python *y, struct blocks *b)
 	else if (word_at(y, "def ") || word_at(y, "async def "))
 		parameters(y);
 	else
-		(void)assignment(y, indent);
+		(void)assignment(y, indent, perhaps(b, indent));
 	return false;
 }
 
 static void statements(struct python *y)
 {
-	struct blocks blocks = {{false}};
+	struct blocks blocks = {{false}, {false}};
 	bool begins = true;             /* at the beginning of a line */
 
 	while (y->p < y->end && !y->full) {

@@ -358,6 +358,10 @@ static void finish(struct fw_part *p)
 	}
 	if (!unsloth)
 		finish_peft(p);
+	/* trainers of TRL before 0.9 took it themselves */
+	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]) && !unsloth; i++)
+		if (fw_key(p, trainers[i]))
+			take(p, "seq-len", trainers[i], "", "max_length");
 	if (doc_below(fw_root(p), "SFTTrainer"))
 		take(p, "seq-len", "SFTTrainer", "", "max_seq_length");
 	if (fw_on(p, "SFTTrainer.packing") || fw_off(p, "SFTTrainer.packing"))

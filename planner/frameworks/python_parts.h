@@ -17,6 +17,8 @@ struct python_name {
 	bool option;
 	/* Of these: declared as one, by a class' field or by add_argument, not a function's parameter. */
 	bool declared;
+	/* Assigned in a branch of which nobody knows whether it runs. */
+	bool perhaps;
 };
 
 struct python {
@@ -62,6 +64,9 @@ struct doc_node *python_reference(struct python *y, struct doc_node *parent, con
 struct doc_node *python_constant(const struct python *y, const char *name, size_t n);
 /* NAME stands for the node from here on. */
 void python_remember(struct python *y, const char *name, size_t n, struct doc_node *node, bool option);
+
+/* The same of an assignment that perhaps runs: where branches differ, what the name stands for is not known. */
+void python_remember_branch(struct python *y, const char *name, size_t n, struct doc_node *node, bool option, bool perhaps);
 
 /* python_arguments.c: "( arguments )" behind the name of what is called; the cursor stands on '('.  Calls
  * of interest are kept in the document.  The value of the call where it is known (dict(...), int(...), the

@@ -35,7 +35,22 @@ void python_remember(struct python *y, const char *name, size_t n, struct doc_no
 		return;
 	if (option && !node->tag)       /* None: it has to be given */
 		node->tag = doc_is_null(node) ? ARGS_UNKNOWN : ARGS_OPTION;
-	y->names[y->n_names++] = (struct python_name){name, n, node, option, option && y->declares};
+	y->names[y->n_names++] = (struct python_name){name, n, node, option, option && y->declares, false};
+}
+
+void python_remember_branch(struct python *y, const char *name, size_t n, struct doc_node *node, bool option, bool perhaps)
+{
+	const struct doc_node *const before = perhaps && y->n_names && y->names[y->n_names - 1].perhaps ?
+					      python_constant(y, name, n) : NULL;
+	const size_t had = y->n_names;
+
+	/* the branch beside it has another text for the same name */
+	if (before && node && before->kind == DOC_SCALAR && node->kind == DOC_SCALAR && !node->tag && !option &&
+	    strcmp(before->text, node->text))
+		node->tag = ARGS_UNKNOWN;
+	python_remember(y, name, n, node, option);
+	if (y->n_names > had)
+		y->names[had].perhaps = perhaps;
 }
 
 /* A copy of what a name stands for. */

@@ -432,6 +432,9 @@ static void tell_script(struct fw_part *p)
 		if (f && !f->from_file && !f->open && !(f->key && *f->key == '('))
 			list = reading_text(p->reading, "%s%s%s", list, *list ? ", " : "", decided[i]);
 	}
+	/* what weights are loaded in is the script's as well */
+	if (part_fact(p, "@dtype") && !fw_fact_from_file(p, "@dtype"))
+		list = reading_text(p->reading, "%s%s%s", list, *list ? ", " : "", "precision");
 	if (!*list)
 		return;
 	s.key = "program";
@@ -478,6 +481,8 @@ void part_run(struct fw_part *p)
 		p->fw->finish(p);
 	tell_script(p);
 	rest = doc_member(p->root, ARGS_REST);
+	if (p->missing_config)
+		open_defaults(p, reading_text(p->reading, "a default: what %.60s says is not known here", p->missing_config));
 	if (rest)
 		open_defaults(p, reading_text(p->reading, *rest->text == '$' ?
 					      "a default: what %.60s adds to the line is known only when it runs" :

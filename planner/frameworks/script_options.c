@@ -47,6 +47,35 @@ static bool said(const struct fw_part *p, const struct fw_row *row)
 	return false;
 }
 
+/* Is it a switch for adapters: "use_lora", "qlora"? */
+static bool is_switch(const struct fw_row *row)
+{
+	return row && row->knob && row->map &&
+	       ((!strcmp(row->knob, "method") && strstr(row->map, "true>lora")) || strstr(row->map, "method=lora"));
+}
+
+static bool is_of_adapters(const struct fw_row *row)
+{
+	return row->knob && (!strncmp(row->knob, "lora", 4) || !strcmp(row->knob, "modules-to-save"));
+}
+
+/* Adapters that the script makes behind a switch which is off and which the command leaves there are never made. */
+static bool adapters_are_off(const struct fw_part *p, const struct doc_node *options)
+{
+	bool idle, has_switch = false;
+
+	for (const struct doc_node *o = options ? options->child : NULL; o; o = o->next)
+		has_switch |= is_switch(framework_row(p->fw, o->key, &idle)) && doc_is_off(o);
+	for (const struct fw_part *at = p; at && has_switch; at = at->command)
+		for (const struct doc_node *c = at->root->child; c; c = c->next) {
+			const struct fw_row *row = framework_row(p->fw, c->key, &idle);
+
+			if (row && row->knob && !doc_is_off(c) && (is_switch(row) || is_of_adapters(row)))
+				return false;
+		}
+	return has_switch;
+}
+
 static void add(struct fw_part *p, const char *key, const struct doc_node *value)
 {
 	struct doc_node *copy;
@@ -54,7 +83,7 @@ static void add(struct fw_part *p, const char *key, const struct doc_node *value
 	const struct fw_row *row = framework_row(p->fw, key, &idle);
 
 	/* what no row stands for says nothing; a member that is there is the command's word */
-	if (!row || idle || value->kind == DOC_MAP || doc_is_null(value) || value->tag || doc_below(p->root, key) ||
+	if (!row || idle || (p->no_adapters && (is_of_adapters(row) || !strcmp(key, "@kbit-prepare"))) || value->kind == DOC_MAP || doc_is_null(value) || value->tag || doc_below(p->root, key) ||
 	    (p->command && doc_below(p->command->root, key)) ||
 	    /* "lora" off beside another switch that means adapters too */
 	    (row->knob && !strcmp(row->knob, "method") && doc_is_off(value)) ||
@@ -173,6 +202,7 @@ void part_take_script(struct fw_part *command)
 	if (!doc_read_python_as(&doc, text, size, found, true, NULL, &err)) {
 		p->script = reading_text(p->reading, "%s", path);
 		options = doc_member(doc.root, ARGS_OPTIONS);
+		p->no_adapters = adapters_are_off(p, options);
 		for (const struct doc_node *o = options ? options->child : NULL; o; o = o->next)
 			add(p, o->key, o);
 		add_calls(p, doc.root);

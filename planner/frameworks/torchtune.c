@@ -284,6 +284,10 @@ const struct framework framework_torchtune = {
 	.summary = "torchtune's recipe YAML and its key=value overrides",
 	.version = "torchtune 0.6",
 	.role = FW_TRAINER,
+	.programs = "full_finetune_single_device full_finetune_distributed lora_finetune_single_device "
+		    "lora_finetune_distributed lora_dpo_single_device lora_dpo_distributed full_dpo_distributed "
+		    "knowledge_distillation_single_device knowledge_distillation_distributed qat_distributed "
+		    "qat_lora_finetune_distributed qat_single_device",
 	.marks = "model._component_ optimizer._component_ checkpointer._component_ "
 		 "enable_activation_checkpointing+batch_size",
 	.rows = lists,
