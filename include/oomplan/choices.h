@@ -86,13 +86,15 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "torch.utils.checkpoint create_selective_checkpoint_contexts", OOM_EXACT)
 
 #define OOM_REENTRANTS(X) \
-	X(OOM_REENTRANT_AUTO, "auto", "as --transformers has it: false from 5.0 on, true before", "", \
-	  "huggingface/transformers#43203, #28538", OOM_EXACT) \
+	X(OOM_REENTRANT_AUTO, "auto", "as --transformers has it: false from 5.0 on, true before, and true where FSDP1 wraps adapters", \
+	  "", "huggingface/transformers#43203, #28538, #45640", OOM_EXACT) \
 	X(OOM_REENTRANT_FALSE, "false", "saved tensors are packed away and unpacked one by one", \
 	  "no off 0", "torch/utils/checkpoint.py _checkpoint_without_reentrant_generator", \
 	  OOM_EXACT) \
 	X(OOM_REENTRANT_TRUE, "true", "a block's backward is a backward pass of its own", \
-	  "yes on 1", "torch/utils/checkpoint.py CheckpointFunction", OOM_EXACT)
+	  "yes on 1", "torch/utils/checkpoint.py CheckpointFunction", OOM_EXACT) \
+	X(OOM_REENTRANT_WRAPPED, "wrapped", "the same, by a checkpoint_wrapper inside of FSDP's units", "", \
+	  "torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py CheckpointImpl.REENTRANT", OOM_EXACT)
 
 #define OOM_AUTOCASTS(X) \
 	X(OOM_AUTOCAST_AUTO, "auto", "what the engine's frameworks do: FSDP1's keep it, DeepSpeed's leave it off", "", \
@@ -192,7 +194,7 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "fused-crossentropy fused_crossentropy xentropy flash-cross-entropy", \
 	  "flash_attn/ops/triton/cross_entropy.py", OOM_EXACT)
 
-/* Modules that Liger's Triton kernels replace; what each saves: models/ops/liger.c. */
+/* Modules that Triton kernels of Liger's or Unsloth's replace; what each word takes of them: models/ops/kernels.h. */
 #define OOM_LIGERS(X) \
 	X(OOM_LIGER_NONE, "none", "PyTorch's own modules", "false", "-", OOM_EXACT) \
 	X(OOM_LIGER_NORM, "norm", "RMSNorm: its input is kept, no fp32 copy and no normalised one", \
@@ -200,7 +202,11 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_LIGER_GLU, "glu", "SwiGLU and GeGLU: gate and up are kept, not their activation", \
 	  "swiglu geglu", "linkedin/Liger-Kernel ops/swiglu.py, geglu.py", OOM_EXACT) \
 	X(OOM_LIGER_ALL, "all", "both, and rotary positions in place", "true", \
-	  "linkedin/Liger-Kernel transformers/monkey_patch.py", OOM_EXACT)
+	  "linkedin/Liger-Kernel transformers/monkey_patch.py", OOM_EXACT) \
+	X(OOM_LIGER_ROPE, "rope", "rotary positions in place", "", \
+	  "unslothai/unsloth kernels/rope_embedding.py", OOM_EXACT) \
+	X(OOM_LIGER_FAST, "fast-kernels", "RMSNorm and rotary positions as Unsloth's kernels do them, which fms-acceleration " \
+	  "takes", "foak", "foundation-model-stack/fms-acceleration fms_acceleration_foak/kernels/unsloth", OOM_EXACT)
 
 /* What a step is a step of.  Pairs: two rows per sample.  The classes say what turning to them does. */
 #define OOM_METHODS(X) \

@@ -40,6 +40,7 @@ struct oom_engine_info {
 	bool in_turn;           /* its GPUs hold different layers and see the same batch */
 	bool degrees;           /* tensor, pipeline, context and expert parallelism (tp, pp, cp, ep, sp) */
 	bool keeps_autocast;    /* its frameworks leave autocast on around its mixed precision */
+	bool of_old_libraries;  /* the Trainer that starts it unasked is one from before transformers 5 */
 	bool casts_model;       /* mixed precision means 16-bit weights; autocast is a choice of its own */
 	bool mixes;             /* combines tp, pp, cp and ep with its sharding (torchtitan) */
 	/* What launches its tensor, pipeline, context and expert parallelism, if that is a launcher of its own;

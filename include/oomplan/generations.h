@@ -24,6 +24,7 @@ struct oom_generation {
 	const char *summary;    /* a sentence without capital letter and full stop */
 	const char *source;
 	bool of_torch;          /* it applies only to PyTorch's own optimizers */
+	const char *since;      /* what `from` amounts to in a later version that is named; NULL: `from` itself */
 };
 /* The i-th row; NULL past the end. */
 OOM_API const struct oom_generation *oom_generation_at(size_t i);

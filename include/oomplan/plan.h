@@ -217,6 +217,8 @@ OOM_API double oom_capability(const struct oom_plan *plan);
 /* True if layers are checkpointed with use_reentrant=True.  The plan must not name versions any more
  * (oom_plan_resolve). */
 OOM_API bool oom_ckpt_reenters(const struct oom_plan *plan);
+/* True if they are, around what an engine wraps: its hooks are hung anew when a block runs again. */
+OOM_API bool oom_ckpt_around_units(const struct oom_plan *plan);
 /* Whether torch's autocast runs beside the engine's own mixed precision. */
 OOM_API bool oom_plan_autocasts(const struct oom_plan *plan);
 /* Computes that one of gpus, nodes and gpus_per_node which was left at its default from the others.  An engine that

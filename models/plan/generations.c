@@ -19,76 +19,76 @@
 static const struct oom_generation rows[] = {
 	{TRANSFORMERS(5, 0), "precision", "auto", "fp32",
 	 "weights are loaded in fp32 unless a dtype is asked for",
-	 "modeling_utils.py from_pretrained: torch_dtype=None; dtype=\"auto\" from 5.0 on", false},
+	 "modeling_utils.py from_pretrained: torch_dtype=None; dtype=\"auto\" from 5.0 on", false, NULL},
 	{TRANSFORMERS(5, 0), "use-reentrant", "auto", "true",
 	 "gradient checkpointing is reentrant unless told otherwise",
-	 "huggingface/transformers#43203 (5.0); pinned to true by #28538", false},
+	 "huggingface/transformers#43203 (5.0); pinned to true by #28538", false, "false"},
 	{TRANSFORMERS(5, 0), "moe-experts", "fused", "separate",
 	 "every expert is a module of linear layers, run one after another",
-	 "modeling_mixtral.py 4.45 MixtralSparseMoeBlock; integrations/moe.py since 5.0", false},
+	 "modeling_mixtral.py 4.45 MixtralSparseMoeBlock; integrations/moe.py since 5.0", false, NULL},
 	{TRANSFORMERS(4, 46), "loss", "plain", "sliced",
 	 "logits are upcast as a whole, then sliced and copied for the shift by one token",
-	 "modeling_llama.py 4.45 LlamaForCausalLM.forward; loss/loss_utils.py from 4.46 on", false},
+	 "modeling_llama.py 4.45 LlamaForCausalLM.forward; loss/loss_utils.py from 4.46 on", false, NULL},
 	{TRANSFORMERS(4, 49), "loss", "plain", "sliced-apart",
 	 "the loss upcasts, slices and copies logits while the model holds its own",
-	 "loss/loss_utils.py 4.46 ForCausalLMLoss; huggingface/transformers#35646", false},
+	 "loss/loss_utils.py 4.46 ForCausalLMLoss; huggingface/transformers#35646", false, NULL},
 	{TRANSFORMERS(4, 46), "loss", "in-place", "sliced-in-place",
 	 "kernels that write the gradient in the logits' place get the upcast and copied ones",
-	 "modeling_llama.py 4.45, whose CrossEntropyLoss Liger's monkey_patch.py replaces", false},
+	 "modeling_llama.py 4.45, whose CrossEntropyLoss Liger's monkey_patch.py replaces", false, NULL},
 	{TRANSFORMERS(4, 49), "loss", "in-place", "sliced-apart-in-place",
 	 "the same, while the model holds its own logits",
-	 "loss/loss_utils.py 4.46 ForCausalLMLoss; huggingface/transformers#35646", false},
+	 "loss/loss_utils.py 4.46 ForCausalLMLoss; huggingface/transformers#35646", false, NULL},
 	{TRANSFORMERS(4, 48), "kv-repeat", "grouped", "classes",
 	 "keys and values are copied to all heads before SDPA, in Mistral, Mixtral, Qwen2, Phi-3 and the like before flash_attn, too",
-	 "modeling_mistral.py, modeling_qwen2.py 4.47 *FlashAttention2, *SdpaAttention; huggingface/transformers#35235", false},
+	 "modeling_mistral.py, modeling_qwen2.py 4.47 *FlashAttention2, *SdpaAttention; huggingface/transformers#35235", false, NULL},
 	{TRANSFORMERS(4, 54), "kv-repeat", "grouped", "sdpa",
 	 "keys and values are copied to all heads before SDPA",
-	 "huggingface/transformers#39412: enable_gqa", false},
+	 "huggingface/transformers#39412: enable_gqa", false, NULL},
 	{TORCH(2, 5), "kv-repeat", "grouped", "sdpa",
 	 "keys and values are copied to all heads before SDPA, which has no enable_gqa",
-	 "integrations/sdpa_attention.py use_gqa_in_sdpa", false},
+	 "integrations/sdpa_attention.py use_gqa_in_sdpa", false, NULL},
 	{TRANSFORMERS(4, 40), "rope-tables", "none", "llama",
 	 "every layer keeps cosines and sines of all positions that the config allows",
-	 "modeling_llama.py 4.39 LlamaRotaryEmbedding _cos_cached, whose notice says so", false},
+	 "modeling_llama.py 4.39 LlamaRotaryEmbedding _cos_cached, whose notice says so", false, NULL},
 	{TRANSFORMERS(4, 42), "rope-tables", "none", "mistral",
 	 "the same in Mistral and later copies of Llama's first class",
-	 "huggingface/transformers#30642", false},
+	 "huggingface/transformers#30642", false, NULL},
 	{TRANSFORMERS(4, 45), "rope-tables", "none", "qwen",
 	 "the same in Qwen2, StableLM, Starcoder2 and Mixtral",
-	 "huggingface/transformers#32617", false},
+	 "huggingface/transformers#32617", false, NULL},
 	{TRANSFORMERS(4, 48), "rope-tables", "none", "mixtral",
 	 "the same in Mixtral",
-	 "modeling_mixtral.py 4.47 MixtralRotaryEmbedding _set_cos_sin_cache", false},
+	 "modeling_mixtral.py 4.47 MixtralRotaryEmbedding _set_cos_sin_cache", false, NULL},
 	{TRANSFORMERS(4, 36), "attn", "sdpa", "eager",
 	 "models write their attention out unless told otherwise",
-	 "huggingface/transformers#26572: torch's scaled_dot_product_attention by default", false},
+	 "huggingface/transformers#26572: torch's scaled_dot_product_attention by default", false, NULL},
 	{TORCH(2, 0), "attn", "sdpa", "eager",
 	 "there is no fused attention",
-	 "torch 2.0 release notes: scaled_dot_product_attention", false},
+	 "torch 2.0 release notes: scaled_dot_product_attention", false, NULL},
 	{TORCH(2, 0), "optimizer", "adamw", "adamw-loop",
 	 "AdamW steps tensor by tensor",
-	 "torch 2.0 release notes: foreach implementations by default on CUDA (#92306)", true},
+	 "torch 2.0 release notes: foreach implementations by default on CUDA (#92306)", true, NULL},
 	{TORCH(2, 0), "zero-grad", "none", "zeros",
 	 "zero_grad leaves gradients of zeros behind (transformers' Trainer: not from 4.27 on)",
-	 "pytorch/pytorch#92731; huggingface/transformers#22136", true},
+	 "pytorch/pytorch#92731; huggingface/transformers#22136", true, NULL},
 	{TORCH(1, 13), "lazy-modules", "true", "false",
 	 "the context holds every kernel of PyTorch's libraries from the start",
-	 "pytorch/pytorch#85692, #86509: CUDA_MODULE_LOADING=LAZY from 1.13 on", false},
+	 "pytorch/pytorch#85692, #86509: CUDA_MODULE_LOADING=LAZY from 1.13 on", false, NULL},
 	{TRANSFORMERS(5, 0), "force-t5-tie", "true", "false",
 	 "T5, mT5, UMT5 and UDOP have a head of their own where their config says so (T5 1.1, FLAN-T5, mT5)",
-	 "models/t5/configuration_t5.py 4.57, tie_word_embeddings passed on", false},
+	 "models/t5/configuration_t5.py 4.57, tie_word_embeddings passed on", false, NULL},
 	{BITSANDBYTES(0, 43), "keep-base-inputs", "false", "true",
 	 "frozen 4-bit layers keep their inputs (mended in 0.43.2: 0.42 stands for 0.43.0 and 0.43.1 too)",
-	 "bitsandbytes CHANGELOG 0.43.2", false},
+	 "bitsandbytes CHANGELOG 0.43.2", false, NULL},
 	{PEFT(0, 11), "autocast-adapter-dtype", "true", "false",
 	 "adapters have the type of a 16-bit base",
-	 "huggingface/peft#1706 (0.11.0)", false},
+	 "huggingface/peft#1706 (0.11.0)", false, NULL},
 	{PEFT(0, 6), "autocast-adapter-dtype", "false", "true",
 	 "adapters are made in fp32 and only moved to their base's device",
-	 "tuners/lora.py 0.5 update_layer; huggingface/peft#915, #928 (0.6.0)", false},
+	 "tuners/lora.py 0.5 update_layer; huggingface/peft#915, #928 (0.6.0)", false, NULL},
 	{DEEPSPEED(0, 17), "torch-autocast", "true", "false",
 	 "there is no autocast within DeepSpeed: amp is 16-bit weights and an fp32 master",
-	 "deepspeedai/DeepSpeed#6993 (0.17.2)", false},
+	 "deepspeedai/DeepSpeed#6993 (0.17.2)", false, NULL},
 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
@@ -103,31 +103,31 @@ bool oom_plan_dated(const struct oom_plan *p)
 	return p->transformers || p->torch || p->bitsandbytes || p->peft || p->deepspeed;
 }
 
-/* Whether it changes what the plan says of its knob now. */
-static bool changes(struct oom_plan *p, const struct oom_generation *g)
+/* What it makes of what the plan says of its knob now; NULL: nothing. */
+static const char *made_of(struct oom_plan *p, const struct oom_generation *g)
 {
 	const int64_t version = *oom_plan_field(p, oom_knob_find(g->library));
+	const char *to = version && version < g->before ? g->to : version ? g->since : NULL;
 	char word[40];
 
-	return version && version < g->before &&
-	       !strcmp(oom_plan_get(p, oom_knob_find(g->knob), word, sizeof(word)), g->from);
+	return to && !strcmp(oom_plan_get(p, oom_knob_find(g->knob), word, sizeof(word)), g->from) ? to : NULL;
 }
 
 const struct oom_generation *oom_plan_aged(struct oom_plan *p, const char *knob)
 {
 	for (size_t i = 0; oom_plan_dated(p) && i < N_ROWS; i++)
-		if (!strcmp(rows[i].knob, knob) && changes(p, &rows[i]))
+		if (!strcmp(rows[i].knob, knob) && made_of(p, &rows[i]) == rows[i].to)
 			return &rows[i];
 	return NULL;
 }
 
 static void apply(struct oom_plan *p, const struct oom_generation *g)
 {
+	const char *to = made_of(p, g);
+
 	/* Megatron brings optimizers of its own */
-	if (g->of_torch && oom_engine_at((size_t)p->engine)->degrees)
-		return;
-	if (changes(p, g))
-		oom_plan_set(p, oom_knob_find(g->knob), g->to, NULL);
+	if (to && !(g->of_torch && oom_engine_at((size_t)p->engine)->degrees))
+		oom_plan_set(p, oom_knob_find(g->knob), to, NULL);
 }
 
 void oom_plan_resolve(struct oom_plan *p)

@@ -99,9 +99,20 @@ double oom_capability(const struct oom_plan *p)
 	return p->compute_capability > 0 ? p->compute_capability : 8;
 }
 
+/* Where nobody says which of the two ways is taken, an engine that only older libraries start without being told
+ * to is taken to run with their default, which over a frozen base needs more (passes/fsdp.c). */
 bool oom_ckpt_reenters(const struct oom_plan *p)
 {
-	return p->grad_ckpt == OOM_CKPT_FULL && p->use_reentrant == OOM_REENTRANT_TRUE;
+	if (p->grad_ckpt != OOM_CKPT_FULL)
+		return false;
+	if (p->use_reentrant == OOM_REENTRANT_AUTO)
+		return oom_engine_at((size_t)p->engine)->of_old_libraries && oom_plan_adapted(p);
+	return p->use_reentrant != OOM_REENTRANT_FALSE;
+}
+
+bool oom_ckpt_around_units(const struct oom_plan *p)
+{
+	return oom_ckpt_reenters(p) && p->use_reentrant != OOM_REENTRANT_WRAPPED;
 }
 
 /* accelerate's stays around FSDP1's (accelerator.py prepare_model); flash-attn's loss is llm-foundry's, whose

@@ -86,7 +86,9 @@ static const struct oom_engine engines[] = {
 			 OF_CONFIG, SHARDS_FULLY, .shards_as = OOM_ENGINE_FSDP1, .shards_from = 2, .shards_to = 3,
 			 .offloads = true, .offloads_whole = true,
 			 .offloads_as = OOM_ENGINE_FSDP1,
-			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1, .hybrid = true, .keeps_autocast = true},
+			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1, .hybrid = true, .keeps_autocast = true,
+			 /* huggingface/transformers#45640: FSDP2 is the default, FSDP1 deprecated */
+			 .of_old_libraries = true},
 		.wraps_units = true, .lowest_stage = 2, .whole_offload = true,
 		.full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_MEGATRON] = {

@@ -82,7 +82,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
 	k.rank0_contexts = k.prefetch_bucket = k.persistence = k.pp_schedule = k.cp_comm = k.recompute_layers = 0;
 	k.precision = recorded_precision(p);
-	k.use_reentrant = oom_ckpt_reenters(p);
+	k.use_reentrant = oom_ckpt_reenters(p) + oom_ckpt_around_units(p);
 	k.margin = k.moe_imbalance = k.vllm_share = 0;
 	k.vllm_sleep = k.rollouts = 0;
 	k.fp8 = 0;

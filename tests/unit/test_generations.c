@@ -79,6 +79,8 @@ static void rows_do_what_they_say(void **state)
 				assert_string_equal(word, g->to);
 			else
 				assert_string_not_equal(word, g->to);
+			if (v == g->before && g->since)
+				assert_string_equal(word, g->since);
 		}
 	}
 }

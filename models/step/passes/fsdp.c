@@ -174,7 +174,7 @@ static void gather(struct oom_rewrite *w, size_t unit)
  * forward's do not, and the unit before has not been run again yet: nothing is gathered ahead. */
 static bool prefetches(const struct oom_rewrite *w)
 {
-	return copies_out(w) || !oom_ckpt_reenters(w->plan);
+	return copies_out(w) || !oom_ckpt_around_units(w->plan);
 }
 
 static void gather_again(struct oom_rewrite *w, size_t unit)
@@ -257,7 +257,7 @@ static void reduce(struct oom_rewrite *w, size_t unit)
 static bool holds_inputs(const struct oom_rewrite *w)
 {
 	return w->stream == OOM_STREAM_BWD && !copies_out(w) && oom_plan_adapted(w->plan) &&
-	       oom_ckpt_reenters(w->plan);
+	       oom_ckpt_around_units(w->plan);
 }
 
 static bool freed(struct oom_rewrite *w, int32_t row)
