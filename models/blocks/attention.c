@@ -44,6 +44,14 @@ static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_attn *a, st
 				  (struct oom_dim){a->heads * d, "n_heads * head_dim"});
 }
 
+/* The classes of before 4.48 gave the copies the names of what they copied, which was gone with that (modeling_mistral.py 4.45
+ * MistralFlashAttention2.forward, key_states = repeat_kv(key_states, ...)). */
+static bool repeats_by_class(const struct oom_tape *t, const struct oom_attn *a)
+{
+	return t->plan->kv_repeat == OOM_KV_CLASSES && !a->written_out &&
+	       (t->plan->attn == OOM_ATTN_SDPA || (t->plan->attn == OOM_ATTN_FLASH && a->repeat_kv_flash));
+}
+
 /* softmax(q k^T * scale + mask) v with every matrix in memory. */
 static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
 			    struct oom_val k, struct oom_val v)
@@ -375,6 +383,11 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 		k = oom_norm(t, a->norm, "k_norm", k, a->d);
 	}
 	join_prefix(t, &own, &k, &v);
+	if (repeats_by_class(t, a)) {
+		k = repeat_kv(t, a, k, a->d);
+		v = repeat_kv(t, a, v, a->dv);
+		own.kv_heads = a->heads;
+	}
 	/* query_states and its like live until the module returns */
 	q = oom_name(&f, q);
 	k = oom_name(&f, k);

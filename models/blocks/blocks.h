@@ -5,14 +5,9 @@
 
 #include "config/arch.h"
 #include "ops/activation.h"
+#include "ops/kernels.h"
 #include "ops/ops.h"
 #include "tape/frame.h"
-
-/* Whether Liger's kernel for this takes the place of transformers' own code. */
-static inline bool oom_liger_has(const struct oom_tape *t, enum oom_liger what)
-{
-	return t->plan->liger_kernels == OOM_LIGER_ALL || t->plan->liger_kernels == (int64_t)what;
-}
 
 /* A norm of the architecture's kind over the last `width` elements (0: all). */
 struct oom_val oom_norm(struct oom_tape *t, enum oom_norm kind, const char *name, struct oom_val x,

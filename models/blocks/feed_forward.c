@@ -31,7 +31,7 @@ struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act 
 	struct oom_val gate, up;
 
 	gate = oom_op_linear(t, "gate_proj", oom_keep(x), ff, flags);
-	if (oom_liger_has(t, OOM_LIGER_GLU)) {
+	if (oom_kernel_runs(t, OOM_KERNEL_GLU)) {
 		up = oom_op_linear(t, "up_proj", oom_keep(x), ff, flags);
 		gate = liger_glu(t, gate, up);
 	} else if (t->plan->compile) {          /* the activation is made again from the gate */

@@ -127,7 +127,7 @@ static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char
 	if (t->plan->compile && (kind == OOM_NORM_RMS || kind == OOM_NORM_RMS_PLUS1 ||
 				 kind == OOM_NORM_RMS_FP32 || kind == OOM_NORM_RMS_FP32_W))
 		return compiled_rms(t, name, x, width);
-	if ((kind == OOM_NORM_RMS || kind == OOM_NORM_RMS_PLUS1) && oom_liger_has(t, OOM_LIGER_NORM))
+	if ((kind == OOM_NORM_RMS || kind == OOM_NORM_RMS_PLUS1) && oom_kernel_runs(t, OOM_KERNEL_NORM))
 		return liger_rms(t, name, x, width, kind == OOM_NORM_RMS);
 	switch (kind) {
 	case OOM_NORM_RMS: return rms_norm(t, name, x, width, false, false, false);

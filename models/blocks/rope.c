@@ -58,8 +58,9 @@ struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct
 	const struct oom_dim whole = {heads * rot_dim, "heads * rotary_dim"};
 	struct oom_val rot = q, rest = oom_none(), qc, x1, x2, rs;
 
-	/* liger_rotary_pos_emb writes over its operands (ops/rope.py) */
-	if (oom_liger_has(t, OOM_LIGER_ALL) && rot_dim == head_dim)
+	/* liger_rotary_pos_emb and Unsloth's Fast_RoPE_Embedding write over their operands (ops/rope.py,
+	 * kernels/rope_embedding.py) */
+	if (oom_kernel_runs(t, OOM_KERNEL_ROPE) && rot_dim == head_dim)
 		return q;
 	if (rot_dim < head_dim) {               /* q[..., :rot], q[..., rot:] */
 		rot = oom_op_slice(t, oom_keep(q), q.mono, whole);

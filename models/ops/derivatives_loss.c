@@ -1,5 +1,6 @@
 /* Derivatives of heads with their losses, of log-probabilities, of Liger's modules. */
 #include "derivatives.h"
+#include "kernels.h"
 
 /* gather_backward: zeros of the logits, and a second tensor that the gradient is scattered into.
  * On eager tensors that is done in place, which takes one less: the runs that were measured were
@@ -175,7 +176,8 @@ void oom_derive_cut(struct oom_tape *t, struct oom_node *n, struct grad *g)
 }
 
 /* dX over dY, or beside it; the weight's gradient in as many partial sums as the GPU has
- * multiprocessors (ops/rms_norm.py rms_norm_backward; an A100's 108, others differ). */
+ * multiprocessors (ops/rms_norm.py rms_norm_backward; an A100's 108, others differ).  Unsloth's gives the weight
+ * no gradient (kernels/rms_layernorm.py); the few bytes of one are counted all the same. */
 void oom_derive_liger_rms(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	enum { MULTIPROCESSORS = 108 };
@@ -183,8 +185,8 @@ void oom_derive_liger_rms(struct oom_tape *t, struct oom_node *n, struct grad *g
 
 	if (oom_needs_grad(n, 0))
 		g[0] = n->added ? oom_grad_for_edge(t, n, 0, n->dt) : oom_grad_shared(t, n);
-	sums = oom_scratch_hold(t, "partial sums", OOM_MONO_ONE, MULTIPROCESSORS * n->edge[1].width,
-				OOM_F32);
+	if (t->plan->compile || oom_kernel_runs(t, OOM_KERNEL_SUMS))
+		sums = oom_scratch_hold(t, "partial sums", OOM_MONO_ONE, MULTIPROCESSORS * n->edge[1].width, OOM_F32);
 	if (oom_needs_grad(n, 1))
 		g[1] = oom_grad_for_edge(t, n, 1, n->edge[1].dt);
 	oom_drop(t, sums);
