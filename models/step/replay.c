@@ -23,6 +23,7 @@ void oom_player_release(struct oom_player *p)
 	free(p->grad);
 	free(p->parts);
 	free(p->moved);
+	free(p->units);
 	free(p->slot);
 	memset(p, 0, sizeof(*p));
 }
@@ -68,6 +69,7 @@ static bool room(struct oom_player *p, const struct oom_tape *t)
 	int32_t *a, *b, *m;
 	uint64_t *c;
 	struct oom_param *q;
+	struct oom_wrapped *w;
 
 	if (t->n_rows > p->cap) {
 		a = realloc(p->block, t->n_rows * sizeof(*a));
@@ -88,6 +90,13 @@ static bool room(struct oom_player *p, const struct oom_tape *t)
 		if (!q || !m)
 			return false;
 		p->cap_parts = t->n_params;
+	}
+	if (t->n_units + 1 > p->cap_units) {
+		w = realloc(p->units, (t->n_units + 1) * sizeof(*w));
+		if (!w)
+			return false;
+		p->units = w;
+		p->cap_units = t->n_units + 1;
 	}
 	for (size_t i = 0; i < t->n_rows; i++)
 		p->block[i] = p->grad[i] = -1;

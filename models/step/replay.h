@@ -6,6 +6,12 @@
 #include "step/schedule.h"
 #include "step/variant.h"
 
+/* The rank's part of what FSDP1 has joined; none: no bytes. */
+struct oom_wrapped {
+	int32_t block;
+	uint64_t bytes;
+};
+
 /* The memory of replays.  Zero-initialise it; it is kept from one replay to the next. */
 struct oom_player {
 	struct oom_replay allocator;
@@ -15,7 +21,9 @@ struct oom_player {
 	size_t cap;
 	struct oom_param *parts;        /* the parameters as this rank's shards */
 	int32_t *moved;                 /* the blocks of a unit's parameters while FSDP wraps it */
-	size_t cap_parts;               /* of both */
+	struct oom_wrapped *units;          /* the rank's parts of FSDP1's units, the root's first */
+	size_t cap_units;
+	size_t cap_parts;               /* of parts and moved */
 	int32_t *slot;                  /* for engines that play steps of their own */
 	size_t cap_slot;
 };

@@ -82,7 +82,7 @@ static void move(struct playing *g, struct wrapping *u, const struct oom_param *
 	if (p->flags & OOM_P_QUANTISED)
 		n = oom_quantised_blocks(g->plan, p->elems, block);
 	else
-		block[0] = p->elems * oom_dtype_bytes((enum oom_dtype)p->dt) * (g->s->master ? 2 : 1);
+		block[0] = p->elems * oom_dtype_bytes((enum oom_dtype)p->dt);
 	g->p->moved[u->n++] = oom_allocate(playing_allocator(g), block[0]);
 	for (size_t i = 1; i < n; i++)
 		oom_allocate(playing_allocator(g), block[i]);
@@ -96,27 +96,40 @@ static void move(struct playing *g, struct wrapping *u, const struct oom_param *
  * broadcast (sync_module_states, as accelerate asks), joined to a flat one, and the rank's part of that is
  * cloned (_flat_param.py FlatParamHandle.shard); the others go when the function returns.  The allocator
  * keeps what that took. */
-static void wrap_unit(struct playing *g, uint32_t unit, size_t from, size_t to, bool stays)
+static struct oom_wrapped wrap_unit(struct playing *g, uint32_t unit, size_t from, size_t to, bool stays)
 {
 	struct wrapping u = {.sent = {-1, -1}};
 	const struct oom_param *p = g->v->tape->params;
-	int32_t flat, part;
+	struct oom_wrapped part = {-1, 0};
+	int32_t flat;
 
 	for (size_t i = from; i < to; i++)
 		if (p[i].unit == unit && !(p[i].flags & (OOM_P_LORA | OOM_P_BESIDE)))
 			move(g, &u, &p[i]);
 	if (!u.n)
-		return;
+		return part;
 	send(g, &u);
 	send(g, &u);
 	send(g, &u);
 	flat = oom_allocate(playing_allocator(g), u.flat);
-	part = oom_allocate(playing_allocator(g), oom_shared_bytes(u.flat, OOM_SHARE_PART, g->s->ranks));
+	part.bytes = oom_shared_bytes(u.flat, OOM_SHARE_PART, g->s->ranks);
+	part.block = oom_allocate(playing_allocator(g), part.bytes);
 	oom_free(playing_allocator(g), flat);
 	for (size_t i = 0; i < u.n; i++)
 		oom_free(playing_allocator(g), g->p->moved[i]);
 	if (!stays)                             /* flat_param_to(cpu) */
-		oom_free(playing_allocator(g), part);
+		oom_free(playing_allocator(g), part.block);
+	return part;
+}
+
+/* accelerate makes fp32 of what 16-bit checkpoints were sharded from, which is the default type of loading from
+ * transformers 5 on (accelerator.py prepare_model, param.data.to(torch.float32)). */
+static void upcast(struct playing *g, struct oom_wrapped part)
+{
+	if (!part.bytes)
+		return;
+	oom_allocate(playing_allocator(g), 2 * part.bytes);
+	oom_free(playing_allocator(g), part.block);
 }
 
 /* Layers in their order, then the root.  Adapters are units of their own (PEFT's fsdp_auto_wrap_policy). */
@@ -128,8 +141,10 @@ static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
 		if (t->params[i].flags & OOM_P_LORA)
 			weight(g, &t->params[i], h->bytes, g->s->in.params);
 	for (size_t k = 0; k < t->n_units; k++)
-		wrap_unit(g, (uint32_t)k + 1, t->units[k].param0, t->units[k].param1, stays);
-	wrap_unit(g, 0, 0, t->n_params, stays);
+		g->p->units[k + 1] = wrap_unit(g, (uint32_t)k + 1, t->units[k].param0, t->units[k].param1, stays);
+	g->p->units[0] = wrap_unit(g, 0, 0, t->n_params, stays);
+	for (size_t k = 0; k <= t->n_units && stays && g->s->master; k++)       /* as FSDP.fsdp_modules names them */
+		upcast(g, g->p->units[k]);
 }
 
 /* Ids or pixels, labels, and the padding mask where there is one. */
