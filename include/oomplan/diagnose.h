@@ -66,11 +66,18 @@ enum oom_crash_work {
 enum oom_crash_part {
 	OOM_PART_UNKNOWN, OOM_PART_LOGITS, OOM_PART_SCORES, OOM_PART_KV, OOM_PART_SCRATCH, OOM_PART_WEIGHTS,
 	OOM_PART_STATES, OOM_PART_GATHERED, OOM_PART_IMAGE, OOM_PART_LOSS, OOM_PART_TRACE, OOM_PART_SAMPLER, OOM_PART_RESTORED,
-	OOM_PART_WARMUP, OOM_PART_ENGINE, OOM_PARTS
+	OOM_PART_WARMUP, OOM_PART_ENGINE, OOM_PART_GRAPHS, OOM_PART_SCALED, OOM_PARTS
 };
 
 #define OOM_CRASH_CAUSES 4
 #define OOM_CRASH_PROCESSES 8
+/* An option of the run, as its text spells it. */
+struct oom_crash_told {
+	char name[56];
+	double value;
+	uint8_t row;                            /* of the table of options */
+};
+#define OOM_CRASH_TOLD 24
 struct oom_crash {
 	bool known[OOM_CRASH_NUMBERS];
 	uint64_t bytes[OOM_CRASH_NUMBERS];
@@ -107,6 +114,14 @@ struct oom_crash {
 	char program_total[140];                /* what XLA says its program needs, in parts, or "" */
 	uint64_t host_states;                   /* the number of parameters whose states are on the host; 0: none */
 	uint64_t set;                           /* bits of the fixes that the run's options already apply */
+	struct oom_crash_told told[OOM_CRASH_TOLD];
+	size_t n_told;
+	uint64_t layers, layer_bytes;           /* what llama.cpp put on the card, and what one takes there; 0: unknown */
+	int64_t first_dimension;                /* of the shape of three and more that was refused; 0: none is given */
+	bool language;                          /* the code has a vocabulary or tokens */
+	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */
+	bool engine;                            /* an engine that serves has a share of the trainer's card */
+	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
 	bool windows;                           /* the paths in the text are those of Windows */
 	bool pinned;                            /* pinned (page-locked) host memory was refused */
 	uint64_t ooms, retries;                 /* from a memory_summary() table */
@@ -128,7 +143,7 @@ OOM_API const char *oom_crash_program(size_t index);
 
 /* The answer to a decoded crash, in the terms of the program that ran. */
 #define OOM_ANSWER_FIXES 6
-#define OOM_ANSWER_EVIDENCE 4
+#define OOM_ANSWER_EVIDENCE 6
 struct oom_crash_answer {
 	const char *title;                      /* the program that ran, such as "vLLM" */
 	char happened[400];                     /* one sentence */

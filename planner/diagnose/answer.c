@@ -87,9 +87,9 @@ static size_t of_host(const struct oom_crash *c, enum oom_cause cause, const cha
 	size_t n;
 
 	if (cause == OOM_CAUSE_SHM)
-		return put(out, 0, size, named ? "Shared memory (/dev/shm)%s ran out, not the GPU's (%s)" :
-						 "Shared memory (/dev/shm)%s ran out, not the GPU's", when, who);
-	n = put(out, 0, size, named ? "The host's memory ran out, not the GPU's%s (%s)" : "The host's memory ran out, not the GPU's%s", when, who);
+		return put(out, 0, size, named ? "Shared memory (/dev/shm) ran out%s, not the GPU's (%s)" :
+						 "Shared memory (/dev/shm) ran out%s, not the GPU's", when, who);
+	n = put(out, 0, size, named ? "The host's memory ran out%s, not the GPU's (%s)" : "The host's memory ran out%s, not the GPU's", when, who);
 	if (c->known[OOM_CRASH_TRIED] || !c->known[OOM_CRASH_TOTAL] || !c->known[OOM_CRASH_ALLOCATED])
 		return numbers(c, out, n, size);
 	return put(out, n, size, ": %s of %s were in use", c->text[OOM_CRASH_ALLOCATED], c->text[OOM_CRASH_TOTAL]);
@@ -184,11 +184,60 @@ static void outside(const struct oom_crash *c, enum oom_cause cause, struct oom_
 	const double away = (double)oom_card_outside(c, &listed);
 	char *out;
 
-	if (cause != OOM_CAUSE_TOO_LARGE || !oom_runtime_is(c, OOM_RUNTIME_CARD) || away < gib || away < total / 8)
+	if (cause != OOM_CAUSE_TOO_LARGE || listed || !oom_runtime_is(c, OOM_RUNTIME_CARD) || away < gib || away < total / 8)
 		return;
 	if ((out = evidence_slot(a)) != NULL)
 		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB of the card are neither free nor PyTorch's: its context and libraries, or other "
 			 "programs (nvidia-smi)", away / gib);
+}
+
+/* Others that the message lists, where what they hold would have been enough. */
+static void listed_others(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, missing = (double)c->bytes[OOM_CRASH_TRIED] - (double)c->bytes[OOM_CRASH_FREE];
+	bool listed;
+	const double away = (double)oom_card_outside(c, &listed);
+	char *out;
+
+	if (cause != OOM_CAUSE_TOO_LARGE || !listed || !c->known[OOM_CRASH_TRIED] || away < missing || away < gib / 4)
+		return;
+	if ((out = evidence_slot(a)) != NULL)
+		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB of the card are held by the other processes listed, more than the %.2f GiB that "
+			 "were missing: nvidia-smi shows whose they are", away / gib, missing > 0 ? missing / gib : 0);
+}
+
+/* What the model's size, by its name, says of the card or of the host. */
+static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, parameters = (double)c->parameters, total = (double)c->bytes[OOM_CRASH_TOTAL],
+		     ranks = oom_told(c, "nproc_per_node");
+	double each, need;
+	char *out, copies[60] = "";
+
+	if (cause == OOM_CAUSE_HOST_RAM && !c->parameters && ranks > 1 && work == OOM_WORK_LOADING && (out = evidence_slot(a)))
+		snprintf(out, sizeof(a->evidence[0]), "%.0f processes on the node each read all of the model, unless one reads for all", ranks);
+	if (!c->parameters)
+		return;
+	need = oom_weights_bytes(c, work, &each);
+	if (ranks > 1)
+		snprintf(copies, sizeof(copies), ", for each of %.0f processes on the node", ranks);
+	if (cause == OOM_CAUSE_HOST_RAM && (out = evidence_slot(a)))
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, are %.1f GiB in 16 bits and %.1f GiB in fp32%s",
+			 parameters / 1e9, parameters * 2 / gib, parameters * 4 / gib, copies);
+	else if (oom_weights_too_large(c, work) && (out = evidence_slot(a)))
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
+			 "not hold them, whatever the batch", parameters / 1e9, each,
+			 each > 2 ? "weights, gradients, AdamW's states" : "weights in 16 bits", need / gib, total / gib);
+}
+
+/* TensorFlow prints a shape: of three and more dimensions the first is the batch. */
+static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	char *const out = c->first_dimension && oom_runtime_is(c, OOM_RUNTIME_GRAPH) ? evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "the first number of that shape, %" PRId64 ", is as a rule the batch on this device",
+			 c->first_dimension);
 }
 
 /* "already set: gradient checkpointing, a batch of one" */
@@ -204,7 +253,7 @@ static void already(uint64_t set, struct oom_crash_answer *a)
 		n = put(out, n, sizeof(a->evidence[0]), "%s%s", i ? ", " : "", oom_setting_called(set, i));
 }
 
-static void observe(const struct oom_crash *c, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a)
+static void observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a)
 {
 	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL],
 		     tried = (double)c->bytes[OOM_CRASH_TRIED],
@@ -217,6 +266,8 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, uint64_t se
 		snprintf(out, size, "%s", c->cause[0].evidence);
 	if (oom_part_of(c)->noun && (out = evidence_slot(a)))
 		snprintf(out, size, "it was asked for by %s", oom_part_of(c)->noun);
+	weights(c, work, cause, a);
+	first_dimension(c, a);
 	if (oom_alone_too_large(c) && (out = evidence_slot(a)))
 		snprintf(out, size, "the one tensor asked for is %.1f times what there is: a batch, a length, a matrix of length x length "
 			 "or a count out of proportion", tried / total);
@@ -228,6 +279,11 @@ static void observe(const struct oom_crash *c, enum oom_cause cause, uint64_t se
 		snprintf(out, size, "%.0f %% of the memory are this process's own tensors, no other process's",
 			 100 * held / total);
 	outside(c, cause, a);
+	listed_others(c, cause, a);
+	if (cause == OOM_CAUSE_HOST_RAM && c->known[OOM_CRASH_FREE] && (double)c->bytes[OOM_CRASH_FREE] * 2 < tried && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY) &&
+	    c->bytes[OOM_CRASH_FREE] && (out = evidence_slot(a)))
+		snprintf(out, size, "%.1f times what there is: a smaller context or batch does not make up for it, a smaller or quantised model might",
+			 tried / (double)c->bytes[OOM_CRASH_FREE]);
 	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && c->bytes[OOM_CRASH_OTHER] > c->bytes[OOM_CRASH_ALLOCATED] &&
 	    (out = evidence_slot(a)))
 		snprintf(out, size, "%.2f GiB of it are other allocations of this process on Metal, not PyTorch's tensors: "
@@ -289,7 +345,7 @@ void oom_crash_answer(const struct oom_crash *c, struct oom_crash_answer *a)
 
 	memset(a, 0, sizeof(*a));
 	sentence(c, cause, a);
-	observe(c, cause, oom_fixes(c, work, cause, a), a);
+	observe(c, work, cause, oom_fixes(c, work, cause, a), a);
 	a->settle = settles(c, work, cause);
 	a->training = work == OOM_WORK_TRAINING;
 	a->title = oom_program_of(c)->title;

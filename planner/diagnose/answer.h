@@ -56,17 +56,38 @@ enum oom_lever {
 	OOM_LEVER_LOAD_SMALL,   /* weights that do not fit even quantised */
 	OOM_LEVER_PAGEFILE,     /* what Windows promises beyond its RAM */
 	OOM_LEVER_RESTORE,      /* a checkpoint read beside a run's own states */
+	OOM_LEVER_TILE_SMALL,   /* smaller pieces, where it works in pieces already */
+	OOM_LEVER_SAVE_ALONE,   /* a checkpoint of one process */
+	OOM_LEVER_SCALE,        /* what is scaled up to the size of an image */
 	OOM_LEVERS
 };
 /* A bit of oom_crash.set. */
 #define OOM_SET(lever) (UINT64_C(1) << (lever))
 /* Fills c->set: the levers that the run has pulled already, by its options around at. */
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end);
+/* named.c: fills c->parameters. */
+void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end);
+/* told.c: notes an option of that name (n bytes, with its dashes and prefix from "spelled" on) and value, if the
+ * answers have a use for it. */
+void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, size_t n, const char *value);
+/* An option that is told by switching it off. */
+bool oom_told_off(const char *name, size_t n);
+/* The number that an option was given, by its name in the words; 1 for one without a number; 0: it is not told. */
+double oom_told(const struct oom_crash *c, const char *name);
+/* Words of a lever with the run's own numbers in them, and without what it has set; NULL: nothing is left. */
+const char *oom_told_words(const struct oom_crash *c, const char *words, char *buf, size_t size);
 /* What the n-th of such bits is called: "gradient checkpointing"; NULL behind the last. */
 const char *oom_setting_called(uint64_t levers, size_t n);
 
 /* fixes.c: what to change, for that cause. The levers that would have been named if the run had not pulled them. */
 uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a);
+/* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
+void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
+/* One more thing to do; what another says already is not said again. */
+void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *text);
+/* What weights (and, in full training, their states) take on one card by the model's name; *each: bytes a parameter. */
+double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, double *each);
+bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work);
 bool oom_alone_too_large(const struct oom_crash *c);
 /* One request larger than all that the process held until then. */
 bool oom_dwarfs_the_rest(const struct oom_crash *c);

@@ -48,10 +48,21 @@ static bool is_other_runtime(const char *runtime)
 	return d && d >= oom_dialects_runtimes && d < oom_dialects_runtimes + oom_n_dialects_runtimes;
 }
 
+/* Of the table of PyTorch's own frameworks. */
+static bool is_of_torch(const char *dialect)
+{
+	for (const struct oom_dialect *d = oom_dialects_training; d->name; d++)
+		if (!strcmp(d->name, dialect))
+			return true;
+	return false;
+}
+
 /* The program's words first, then its device's, then everybody's. */
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever)
 {
-	const char *text = own_words(dialect, lever);
+	/* what PyTorch's frameworks call theirs is nothing to a script of theirs on JAX */
+	const bool foreign = of_torch_alone(lever) && is_other_runtime(runtime) && is_of_torch(dialect);
+	const char *text = foreign ? NULL : own_words(dialect, lever);
 
 	if (!text)
 		text = own_words(runtime, lever);

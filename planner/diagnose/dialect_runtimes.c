@@ -13,7 +13,7 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	  L(REQUESTS) = "a smaller batch per call (jax.lax.map over chunks)",
 	  L(CONTEXT) = "shorter or smaller inputs",
 	  L(FRAGMENT) = "on a GPU XLA_PYTHON_CLIENT_ALLOCATOR=platform or TF_GPU_ALLOCATOR=cuda_malloc_async against pieces; on a TPU fewer arrays alive beside the step (donate_argnums, a smaller batch)",
-	  L(OTHERS) = "on a GPU nvidia-smi shows who holds the card: JAX takes 75 % of it when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false, XLA_CLIENT_MEM_FRACTION, once XLA_PYTHON_CLIENT_MEM_FRACTION)",
+	  L(OTHERS) = "on a GPU nvidia-smi shows who holds the card; XLA_PYTHON_CLIENT_PREALLOCATE=false, XLA_CLIENT_MEM_FRACTION=.5 (once XLA_PYTHON_CLIENT_MEM_FRACTION): a program of JAX takes 75 % of it when it starts",
 	  L(CAP) = "XLA_CLIENT_MEM_FRACTION=.95 (once XLA_PYTHON_CLIENT_MEM_FRACTION): only 75 % of the card is taken by default",
 	  L(QUANT) = "bfloat16 or quantised weights",
 	  L(SPREAD) = "shard the arrays over more devices (NamedSharding)",

@@ -11,58 +11,6 @@
 
 #define BIT(x) (1u << (x))
 
-/* ---- the work ---- */
-
-enum oom_crash_work oom_crash_work(const struct oom_crash *c)
-{
-	const enum oom_activity does = oom_program_of(c)->activity;
-	const bool infers = does == OOM_ACTIVITY_INFERS || does == OOM_ACTIVITY_SERVES;
-
-	switch (c->phase) {
-	case OOM_CRASH_FORWARD:
-		/* a model runs forward in either; without a word of a training nobody knows */
-		return infers ? OOM_WORK_INFERENCE : c->trains ? OOM_WORK_TRAINING : OOM_WORK_UNKNOWN;
-	case OOM_CRASH_BACKWARD:
-	case OOM_CRASH_OPTIMIZER:
-	case OOM_CRASH_TRAIN_STEP:
-		return OOM_WORK_TRAINING;
-	case OOM_CRASH_EVAL:
-		return OOM_WORK_EVAL;
-	case OOM_CRASH_INFERENCE:
-		return OOM_WORK_INFERENCE;
-	case OOM_CRASH_LOAD:
-	case OOM_CRASH_TO_DEVICE:
-		return OOM_WORK_LOADING;
-	case OOM_CRASH_INIT:
-		return infers ? OOM_WORK_SERVER_SETUP : OOM_WORK_SETUP;
-	case OOM_CRASH_COMPILE:
-		return OOM_WORK_COMPILING;
-	case OOM_CRASH_DATA:
-		return OOM_WORK_DATA;
-	case OOM_CRASH_COLLECTIVE:
-		return OOM_WORK_COLLECTIVE;
-	case OOM_CRASH_TEST:
-		return OOM_WORK_TESTING;
-	case OOM_CRASH_SAVE:
-		return OOM_WORK_SAVING;
-	default:
-		break;
-	}
-	return infers			      ? OOM_WORK_INFERENCE :
-	       does == OOM_ACTIVITY_TESTS     ? OOM_WORK_TESTING :
-	       does == OOM_ACTIVITY_TRAINS    ? OOM_WORK_TRAINING :
-						OOM_WORK_UNKNOWN;
-}
-
-const char *oom_crash_work_str(enum oom_crash_work work)
-{
-	static const char *const words[OOM_WORKS] = {
-		"unknown", "training", "eval", "inference", "loading", "saving", "setup", "server_setup",
-		"compiling", "data", "collective", "testing"};
-
-	return words[work];
-}
-
 /* ---- the table ---- */
 
 #define ANY 0xffffffffu
@@ -94,7 +42,7 @@ static const struct {
 	{CAUSE(HOST_RAM), DATA, 0, DO(V(WORKERS), V(HOST))},
 	{CAUSE(HOST_RAM), LOADING | SETUP | SERVER_SETUP, 0, DO(V(LOAD_HOST), V(HOST))},
 	{CAUSE(HOST_RAM), SAVING, 0, DO(V(SAVE), V(HOST))},
-	{CAUSE(HOST_RAM), TRAINING | EVAL, 0, DO(V(HOST), V(WORKERS))},
+	{CAUSE(HOST_RAM), TRAINING | EVAL, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
 	{CAUSE(HOST_RAM), INFERENCE, 0, DO(V(HOST), V(LOAD_HOST))},
 	{CAUSE(HOST_RAM), ANY, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
 	{CAUSE(EVAL_LOGITS), ANY, 0, DO(V(EVAL), V(EVAL_BATCH))},
@@ -138,6 +86,15 @@ static const struct {
  * decoder works in tiles. */
 static const enum oom_lever of_pictures[MAX_LEVERS] = DO(V(OFFLOAD), V(TILE), V(CONTEXT), V(REQUESTS), V(QUANT), V(ROOM));
 static const enum oom_lever of_layers[MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
+/* No vocabulary and no sequence: what grows are the activations of images. */
+static const enum oom_lever of_images[MAX_LEVERS] = DO(V(BATCH), V(PRECISION), V(LENGTH), V(RECOMPUTE));
+/* Weights and cache have their share by then: what is captured beside them needs room, or is left out. */
+static const enum oom_lever of_graphs[MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V(REQUESTS), V(CONTEXT), V(SPREAD));
+/* By the model's name: no batch is small enough for weights, or states, that are larger than the card. */
+static const enum oom_lever of_weights[MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(OFFLOAD));
+static const enum oom_lever of_states[MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
+/* An engine that has its share of the card beside the trainer. */
+static const enum oom_lever of_engines[MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 static const enum oom_lever of_servers[MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
 
 /* Where the table names nothing that the program has: what it says in words of its own. */
@@ -190,6 +147,15 @@ static const enum oom_lever *order(const struct oom_crash *c, enum oom_crash_wor
 	/* XLA compiles a whole step */
 	if (short_of && work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
 		return of_compiled_steps;
+	if (short_of && oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING))
+		return work == OOM_WORK_TRAINING ? of_states : of_weights;
+	if (short_of && work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) &&
+	    (!lever(c, OOM_LEVER_ADAPTER) || (!c->language && !has_own(c, OOM_LEVER_ADAPTER))))
+		return of_images;
+	if (short_of && c->part == OOM_PART_GRAPHS && p->activity == OOM_ACTIVITY_SERVES)
+		return of_graphs;
+	if (short_of && work == OOM_WORK_SETUP && p->activity == OOM_ACTIVITY_TRAINS && c->engine && has_own(c, OOM_LEVER_ROOM))
+		return of_engines;
 	if (short_of && runs && has_own(c, OOM_LEVER_TILE))
 		return of_pictures;
 	if (short_of && runs && !lever(c, OOM_LEVER_GRAPHS) && has_own(c, OOM_LEVER_KV))
@@ -203,8 +169,20 @@ static const enum oom_lever *order(const struct oom_crash *c, enum oom_crash_wor
 	return NULL;
 }
 
+/* A server that takes a share of the card when it starts, and makes its cache of it. */
+static bool shares(const struct oom_crash *c)
+{
+	return oom_program_of(c)->activity == OOM_ACTIVITY_SERVES && lever(c, OOM_LEVER_GRAPHS) && has_own(c, OOM_LEVER_ROOM);
+}
+
+/* Not what always runs in parts: its words say no other way. */
+static bool saves_alone(const struct oom_crash *c)
+{
+	return c->part != OOM_PART_GATHERED && lever(c, OOM_LEVER_SAVE_ALONE);
+}
+
 /* What a cause that is none of memory asks for, and messages that are of one part. */
-static enum oom_lever instead(const struct oom_crash *c, enum oom_lever lever)
+static enum oom_lever instead(const struct oom_crash *c, enum oom_cause cause, enum oom_lever lever)
 {
 	const enum oom_lever read = oom_format_of(c)->read;
 
@@ -212,8 +190,20 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_lever lever)
 		return read;
 	if (lever == OOM_LEVER_FRAGMENT && (c->windows || oom_format_is(c, OOM_FORMAT_OLD)) && !has_own(c, lever))
 		return OOM_LEVER_SPLIT;
-	if (lever == OOM_LEVER_LOAD && (c->set & OOM_SET(OOM_LEVER_QUANT)))
+	/* a training's loader says in its words what else there is to do */
+	if (lever == OOM_LEVER_LOAD && (c->set & OOM_SET(OOM_LEVER_QUANT)) && !(c->trains && has_own(c, lever) && has_own(c, OOM_LEVER_SHARD)))
 		return OOM_LEVER_LOAD_SMALL;
+	/* nothing is gathered where one process saves */
+	if (lever == OOM_LEVER_SAVE && cause != OOM_CAUSE_HOST_RAM && !c->sharded && saves_alone(c))
+		return OOM_LEVER_SAVE_ALONE;
+	/* an evaluation has its own batch */
+	if (lever == OOM_LEVER_REQUESTS && c->phase == OOM_CRASH_EVAL)
+		return OOM_LEVER_EVAL_BATCH;
+	if (lever == OOM_LEVER_TILE && (c->set & OOM_SET(OOM_LEVER_TILE)) && c->part == OOM_PART_IMAGE)
+		return OOM_LEVER_TILE_SMALL;
+	/* its cache is as large as the share that it was given */
+	if (lever == OOM_LEVER_KV && cause != OOM_CAUSE_KV_CACHE && shares(c))
+		return OOM_LEVER_ROOM;
 	if (lever == OOM_LEVER_HOST && c->windows && !has_own(c, lever))
 		return OOM_LEVER_PAGEFILE;
 	/* what is left of a cache that is quantised already */
@@ -222,28 +212,22 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_lever lever)
 	return lever == OOM_LEVER_HOST && c->pinned ? OOM_LEVER_PINNED : lever;
 }
 
-static void add(struct oom_crash_answer *a, const char *prefix, const char *text)
+/* A server's words offer what is free as its share: of a card that is full there is none. */
+static const char *words_of(const struct oom_crash *c, enum oom_lever l)
 {
-	if (!text || a->n_fix == OOM_ANSWER_FIXES)
-		return;
-	for (size_t i = 0; i < a->n_fix; i++)
-		if (strstr(a->fix[i], text))
-			return;
-	snprintf(a->fix[a->n_fix++], sizeof(a->fix[0]), "%s%s", prefix, text);
+	if (l == OOM_LEVER_OTHERS && shares(c) && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_FREE] < c->bytes[OOM_CRASH_TOTAL] / 10)
+		return oom_lever_in("torch", "torch", l);
+	return lever(c, l);
 }
 
-bool oom_alone_too_large(const struct oom_crash *c)
+/* Words with the run's own numbers in them; false: they leave nothing to do that is not done. */
+static bool add(const struct oom_crash *c, struct oom_crash_answer *a, const char *prefix, const char *words)
 {
-	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && !oom_format_is(c, OOM_FORMAT_PROGRAM) &&
-	       c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL];
-}
+	char buf[300];
+	const char *const text = oom_told_words(c, words, buf, sizeof(buf));
 
-bool oom_dwarfs_the_rest(const struct oom_crash *c)
-{
-	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
-
-	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_ALLOCATED] && tried >= (uint64_t)1 << 30 &&
-	       tried > c->bytes[OOM_CRASH_ALLOCATED] && !oom_alone_too_large(c);
+	oom_fix_add(a, prefix, text);
+	return !words || text;
 }
 
 /* One array, not the sum of many, took the host's memory. */
@@ -253,31 +237,20 @@ static bool big_array(const struct oom_crash *c)
 	       c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30;
 }
 
-/* What the message's own numbers say would do. */
-static void of_numbers(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+/* What the allocator has and does not use is more than was asked for. */
+static bool stranded_enough(const struct oom_crash *c)
 {
-	const double left = (double)c->bytes[OOM_CRASH_FREE], total = (double)c->bytes[OOM_CRASH_TOTAL];
-	const char *const share = oom_format_of(c)->share;
-	char own[160];
+	const uint64_t idle = c->bytes[OOM_CRASH_RESERVED_UNALLOCATED];
 
-	if (cause == OOM_CAUSE_KV_CACHE && c->advised_tokens) {
-		snprintf(own, sizeof(own), "max_model_len %" PRIu64 " or less: what the message itself says would fit",
-			 c->advised_tokens);
-		add(a, "", own);
-	}
-	/* in hundredths, rounded down */
-	if (share && total > 0 && left < total && left / total >= 0.1) {
-		snprintf(own, sizeof(own), "%s %.2f or less: %.2f of %.2f GiB are free", share,
-			 (double)(int)(100 * left / total) / 100, left / 1073741824, total / 1073741824);
-		add(a, "", own);
-	}
+	return c->known[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TOTAL] / 32 &&
+	       !oom_alone_too_large(c) && c->part != OOM_PART_ENGINE;
 }
 
 /* They free weights, states or what is kept for the backward pass: beside one tensor that is larger than the card
  * they change nothing. */
 static bool spares_the_rest(enum oom_lever l)
 {
-	return l == OOM_LEVER_OPTIMIZER || l == OOM_LEVER_SHARD || l == OOM_LEVER_QUANT || l == OOM_LEVER_OFFLOAD ||
+	return l == OOM_LEVER_OPTIMIZER || l == OOM_LEVER_SHARD || l == OOM_LEVER_QUANT || l == OOM_LEVER_PRECISION || l == OOM_LEVER_OFFLOAD ||
 	       l == OOM_LEVER_SPREAD || l == OOM_LEVER_RECOMPUTE || l == OOM_LEVER_ROOM;
 }
 
@@ -288,13 +261,20 @@ static bool is_own(const struct oom_crash *c)
 	       c->bytes[OOM_CRASH_ALLOCATED] > c->bytes[OOM_CRASH_TOTAL] / 4 * 3;
 }
 
+static bool work_trains(const struct oom_crash *c)
+{
+	return oom_crash_work(c) == OOM_WORK_TRAINING;
+}
+
 /* Nothing of it was at work. */
 static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum oom_lever l)
 {
 	if (cause == OOM_CAUSE_TOO_LARGE && ((oom_alone_too_large(c) && (spares_the_rest(l) || (l == OOM_LEVER_LOGITS && c->part != OOM_PART_LOGITS))) ||
 	    (l == OOM_LEVER_OTHERS && is_own(c))))
 		return true;
-	/* adapters have next to no states */
+	/* adapters have next to no states, and a base of 4 bits has little to shard */
+	if (l == OOM_LEVER_SHARD && (c->set & OOM_SET(OOM_LEVER_ADAPTER)) && (c->set & OOM_SET(OOM_LEVER_QUANT)) && work_trains(c))
+		return true;
 	if (l == OOM_LEVER_OPTIMIZER && (c->set & OOM_SET(OOM_LEVER_ADAPTER)))
 		return true;
 	/* the trial run comes before the cache that the share is for */
@@ -309,22 +289,26 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 /* The text does not say what ran: the first thing to try for each, named as such. */
 static void of_each_work(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
-	add(a, "if it was training: ", lever(c, OOM_LEVER_BATCH));
+	if (cause == OOM_CAUSE_TOO_LARGE && oom_dwarfs_the_rest(c))
+		add(c, a, "", "look at that one request first: an input far longer or larger than the others, or attention that keeps a matrix of length x "
+			      "length (scaled_dot_product_attention or flash attention keep none)");
+	add(c, a, "if it was training: ", lever(c, OOM_LEVER_BATCH));
+	if (c->phase == OOM_CRASH_FORWARD || c->trains)
+		add(c, a, "if it was training: ", lever(c, OOM_LEVER_RECOMPUTE));
+	if (!c->trains)
+		add(c, a, "if it was generating or serving: ", lever(c, OOM_LEVER_REQUESTS));
 	if (c->phase == OOM_CRASH_FORWARD)
-		add(a, "if it was training: ", lever(c, OOM_LEVER_RECOMPUTE));
-	add(a, "if it was generating or serving: ", lever(c, OOM_LEVER_REQUESTS));
-	if (c->phase == OOM_CRASH_FORWARD)
-		add(a, "if it was not training: ", lever(c, OOM_LEVER_NO_GRAD));
-	else if (!oom_alone_too_large(c))
-		add(a, "if the model was being loaded: ", lever(c, OOM_LEVER_LOAD));
+		add(c, a, "if it was not training: ", lever(c, OOM_LEVER_NO_GRAD));
+	else if (!oom_alone_too_large(c) && !oom_dwarfs_the_rest(c))
+		add(c, a, "if the model was being loaded: ", lever(c, OOM_LEVER_LOAD));
 	if (cause == OOM_CAUSE_UNKNOWN)
-		add(a, "in any case: ", lever(c, OOM_LEVER_OTHERS));
+		add(c, a, "in any case: ", lever(c, OOM_LEVER_OTHERS));
 }
 
-/* The run has it already; a quantised cache can still be made shorter. */
+/* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
 static bool is_set(const struct oom_crash *c, enum oom_lever l)
 {
-	return l != OOM_LEVER_KV && (c->set & OOM_SET(l)) != 0;
+	return l != OOM_LEVER_KV && !(l == OOM_LEVER_TILE && c->part == OOM_PART_IMAGE) && (c->set & OOM_SET(l)) != 0;
 }
 
 uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
@@ -332,27 +316,30 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	uint64_t told_already = 0;
 	const enum oom_lever *levers = order(c, work, cause);
 	const enum oom_lever part = work == OOM_WORK_TRAINING ? oom_part_of(c)->trains : oom_part_of(c)->runs;
+	const bool engine = work == OOM_WORK_TRAINING && c->engine && has_own(c, OOM_LEVER_ROOM);
 	const bool of_memory = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN || cause == OOM_CAUSE_BUFFER_LIMIT;
 
 	if (of_memory && oom_no_device_has(c)) {
-		add(a, "", "no device has as much: look for the shape or count it was computed from (a negative or overflowing size, a wrong type, a "
+		add(c, a, "", "no device has as much: look for the shape or count it was computed from (a negative or overflowing size, a wrong type, a "
 			   "corrupt input or file); smaller batches do not help");
 		return 0;
 	}
-	of_numbers(c, cause, a);
+	oom_fixes_of_numbers(c, cause, lever(c, OOM_LEVER_OFFLOAD), a);
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c))
-		add(a, "", lever(c, OOM_LEVER_LIMIT));
+		add(c, a, "", lever(c, OOM_LEVER_LIMIT));
 	if (of_memory && part && is_set(c, part))
 		told_already |= OOM_SET(part);
 	else if (of_memory && part)
-		add(a, "", lever(c, part));
+		add(c, a, "", lever(c, instead(c, cause, part)));
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c))
-		add(a, "", lever(c, OOM_LEVER_LONGEST));
+		add(c, a, "", lever(c, OOM_LEVER_LONGEST));
+	if (of_memory && engine)
+		add(c, a, "", lever(c, OOM_LEVER_ROOM));
 	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))
-		add(a, "", lever(c, OOM_LEVER_ARRAY));
+		add(c, a, "", lever(c, OOM_LEVER_ARRAY));
 	if (cause == OOM_CAUSE_HOST_RAM)
-		add(a, "", oom_format_of(c)->limit);
+		add(c, a, "", oom_format_of(c)->limit);
 	for (size_t i = 0; levers && i < MAX_LEVERS && levers[i]; i++) {
 		const bool told = cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
 
@@ -362,38 +349,44 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 			continue;
 		/* of the limit, all is said above; of parts that nobody named, on a condition */
 		if (!told || levers[i] != OOM_LEVER_HOST)
-			add(a,
+			add(c, a,
 			    cause != OOM_CAUSE_HOST_RAM ? "" :
 			    levers[i] == OOM_LEVER_WORKERS && work != OOM_WORK_DATA ? "if data was being prepared: " :
-			    levers[i] == OOM_LEVER_LOAD_HOST && work == OOM_WORK_UNKNOWN ? "if a model was being loaded: " :
+			    levers[i] == OOM_LEVER_LOAD_HOST && (work == OOM_WORK_UNKNOWN || work == OOM_WORK_TRAINING || work == OOM_WORK_EVAL) ? "if a model was being loaded: " :
 								"",
-			    lever(c, instead(c, levers[i])));
+			    words_of(c, instead(c, cause, levers[i])));
+	}
+	/* pieces that would be enough, were they one: behind what helps surely */
+	if (cause == OOM_CAUSE_TOO_LARGE && stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT)) {
+		if (a->n_fix == OOM_ANSWER_FIXES)
+			a->n_fix--;
+		add(c, a, "", lever(c, instead(c, cause, OOM_LEVER_FRAGMENT)));
 	}
 	/* a graph's buffers hold the scores, where attention keeps them */
 	if (of_memory && c->part == OOM_PART_SCRATCH && !is_set(c, OOM_LEVER_SCORES) && has_own(c, OOM_LEVER_SCORES))
-		add(a, "", lever(c, OOM_LEVER_SCORES));
+		add(c, a, "", lever(c, OOM_LEVER_SCORES));
 	/* nothing left to halve: what remains changes what is learnt */
 	if (of_memory && work == OOM_WORK_TRAINING && (is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c)))
-		add(a, "", lever(c, OOM_LEVER_LENGTH));
+		add(c, a, "", lever(c, OOM_LEVER_LENGTH));
 	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !is_set(c, OOM_LEVER_QUANT)) {
 		if (is_set(c, OOM_LEVER_ADAPTER))
-			add(a, "", lever(c, OOM_LEVER_QUANT));
-		else if (is_set(c, OOM_LEVER_BATCH))
-			add(a, "", lever(c, OOM_LEVER_ADAPTER));
+			add(c, a, "", lever(c, OOM_LEVER_QUANT));
+		else if (is_set(c, OOM_LEVER_BATCH) && (c->language || has_own(c, OOM_LEVER_ADAPTER)))
+			add(c, a, "", lever(c, OOM_LEVER_ADAPTER));
 	}
 	/* unified memory: the limit is a share of it */
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && a->n_fix == OOM_ANSWER_FIXES)
 		a->n_fix--;
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
-		add(a, "", lever(c, OOM_LEVER_WATERMARK));
+		add(c, a, "", lever(c, OOM_LEVER_WATERMARK));
 	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN && !plenty(c))
-		add(a, "if it has no more than usual: ", lever(c, OOM_LEVER_OTHERS));
+		add(c, a, "if it has no more than usual: ", lever(c, OOM_LEVER_OTHERS));
 	/* a program that has no such thing */
 	for (size_t i = 0; levers && !a->n_fix && i < sizeof(of_its_own) / sizeof(of_its_own[0]); i++)
 		if (has_own(c, of_its_own[i]))
-			add(a, "", lever(c, of_its_own[i]));
+			add(c, a, "", lever(c, of_its_own[i]));
 	if (levers && !a->n_fix)
-		add(a, "", lever(c, work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS));
+		add(c, a, "", lever(c, work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS));
 	if (!levers)
 		of_each_work(c, cause, a);
 	return told_already;

@@ -21,6 +21,8 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_WARMUP] = {"the server's trial of its largest batch, before it makes its cache", 0, OOM_LEVER_REQUESTS},
 	/* an engine that shares the card with what asked */
 	[OOM_PART_ENGINE] = {NULL, OOM_LEVER_ROOM, OOM_LEVER_ROOM},
+	[OOM_PART_GRAPHS] = {"the capture of CUDA graphs, after weights and cache have taken their share", 0, OOM_LEVER_ROOM},
+	[OOM_PART_SCALED] = {"maps or masks that are scaled up to the size of the image", OOM_LEVER_SCALE, OOM_LEVER_SCALE},
 	[OOM_PART_IMAGE] = {"the decoder of latents: images or video at full size", 0, OOM_LEVER_TILE},
 };
 
@@ -64,7 +66,8 @@ static const struct {
 	{"_alloc_padded_unsharded", 0, OOM_PART_GATHERED, 0},
 	{"reduce_scatter", 0, OOM_PART_GATHERED, 0},
 	{"fetch_sub_module", 0, OOM_PART_GATHERED, 0},
-	{"cache_utils.py", 0, OOM_PART_KV, 0},
+	{"/cache_utils.py", 0, OOM_PART_KV, 0},
+	{"\\cache_utils.py", 0, OOM_PART_KV, 0},
 	{"key_cache", 0, OOM_PART_KV, 0},
 	{"past_key_value", 0, OOM_PART_KV, 0},
 	{"_canonical_mask", 0, OOM_PART_SCORES, 0},
@@ -91,6 +94,8 @@ static const struct {
 	{"matmul(query, key", 0, OOM_PART_SCORES, 0},
 	{"matmul(query_layer, key_layer", 0, OOM_PART_SCORES, 0},
 	{"_matmul_with_relative_keys", 0, OOM_PART_SCORES, 0},
+	{"F.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
+	{"functional.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
 	{"vae.decode", 0, OOM_PART_IMAGE, 0},
 	{"decode_first_stage", 0, OOM_PART_IMAGE, 0},
 	{"first_stage_model.decode", 0, OOM_PART_IMAGE, 0},
@@ -111,6 +116,14 @@ static const struct {
 	{"determine_available_memory", OOM_PART_WARMUP},
 	{"profile_run", OOM_PART_WARMUP},
 	{"in warmup", OOM_PART_WARMUP},
+	/* what slept beside a trainer takes its share again */
+	{"inference_engine.wake_up(", OOM_PART_ENGINE},
+	{"engine.wake_up(", OOM_PART_ENGINE},
+	{"engine.resume_memory_occupation(", OOM_PART_ENGINE},
+	{"capture_end()", OOM_PART_GRAPHS},
+	{"in capture_model", OOM_PART_GRAPHS},
+	{"in capture_one_batch_size", OOM_PART_GRAPHS},
+	{"in capture\n", OOM_PART_GRAPHS},
 	{"optimizer.load_state_dict", OOM_PART_RESTORED},
 	{"_load_optimizer_and_scheduler", OOM_PART_RESTORED},
 	{"in load_optimizer", OOM_PART_RESTORED},
@@ -176,6 +189,20 @@ static const char *below(const char *line, const char *end)
 	return last;
 }
 
+/* The last that a server's log says before the message: "Capturing CUDA graphs", "Capture cuda graph begin". */
+static bool captures(const char *begin, const char *line)
+{
+	static const char *const marks[] = {"apturing", "apture cuda graph begin", NULL};
+	const char *last = NULL;
+
+	for (size_t i = 0; marks[i]; i++) {
+		const char *const p = oom_text_last(line - begin > 3000 ? line - 3000 : begin, line, marks[i]);
+
+		last = !last || (p && p > last) ? p : last;
+	}
+	return last && (oom_text_find(last, oom_line_end(last, line), "raph"));
+}
+
 /* A node or loop that draws, step by step; the decoder of pictures has a name of its own. */
 static bool samples(const char *begin, const char *end)
 {
@@ -198,6 +225,7 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	struct oom_span s;
 
 	c->part = OOM_PART_UNKNOWN;
+	c->language = any(begin, end, language);
 	if (oom_text_find(line, oom_line_end(at, end), "warmup model") || oom_text_find(line, oom_line_end(at, end), "determine_num_available_blocks") ||
 	    oom_text_find(line, oom_line_end(at, end), "determine_available_memory")) {
 		c->part = OOM_PART_WARMUP;
@@ -214,11 +242,13 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 			c->part = find(innermost(line, stop), stop, false, tried);
 		else if (c->part == OOM_PART_UNKNOWN && (c->traceback || line > begin))
 			c->part = find(innermost(begin, line), line, false, tried);
+		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INIT && captures(begin, line))
+			c->part = OOM_PART_GRAPHS;
 		if (c->part == OOM_PART_UNKNOWN && samples(begin, end))
 			c->part = OOM_PART_SAMPLER;
 	} else if (*c->largest) {
 		c->part = find(c->largest, c->largest + strlen(c->largest), false, tried);
 	}
-	if (c->part == OOM_PART_LOGITS && !any(begin, end, language))
+	if (c->part == OOM_PART_LOGITS && !c->language)
 		c->part = OOM_PART_LOSS;
 }

@@ -230,7 +230,8 @@ void oom_run_figure(struct oom_run_reader *r, const char *name, size_t n, const 
 		oom_run_put_loss(r, v);
 	} else if (what == OOM_RUN_MEMORY) {
 		oom_run_put_memory(r, name, n, v, bytes);
-	} else if (what == OOM_RUN_TOKENS && v < 1e9 && (int64_t)v > r->run.longest) {
+	} else if (what == OOM_RUN_TOKENS && v < 1e9 && (int64_t)v > r->run.longest && r->run.last_step >= 0) {
+		/* before the first step it is a limit that was set, not a batch */
 		r->run.longest = (int64_t)v;
 		r->run.longest_step = r->run.last_step;
 	}

@@ -4,6 +4,8 @@
  * "name: value", "name()". Prose that only mentions one sets nothing, and neither does a printed configuration in
  * which it is off. */
 #include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "answer.h"
 
@@ -38,6 +40,7 @@ static const struct {
 	{"pure_bf16", NULL, OOM_LEVER_PRECISION},
 	{"mixed_precision", HALF, OOM_LEVER_PRECISION},
 	{"precision", HALF, OOM_LEVER_PRECISION},
+	{"torch_dtype", HALF, OOM_LEVER_PRECISION},
 	{"use_liger_kernel", NULL, OOM_LEVER_LOGITS},
 	{"enable_liger_kernel", NULL, OOM_LEVER_LOGITS},
 	{"cut_cross_entropy", NULL, OOM_LEVER_LOGITS},
@@ -47,6 +50,9 @@ static const struct {
 	{"optimizer_type", SMALL_OPTIMIZER, OOM_LEVER_OPTIMIZER},
 	{"use_8bit_adam", NULL, OOM_LEVER_OPTIMIZER},
 	{"AdamW8bit", NULL, OOM_LEVER_OPTIMIZER},
+	{"offload_optimizer", NULL, OOM_LEVER_OPTIMIZER},
+	{"optimizer_offload", NULL, OOM_LEVER_OPTIMIZER},
+	{"adam_offload", NULL, OOM_LEVER_OPTIMIZER},
 	{"load_in_4bit", NULL, OOM_LEVER_QUANT},
 	{"quantization_bit", ANY_OF("4"), OOM_LEVER_QUANT},
 	{"quant_bits", ANY_OF("4"), OOM_LEVER_QUANT},
@@ -99,7 +105,7 @@ static const struct {
 	{OOM_LEVER_RECOMPUTE, "gradient checkpointing"},
 	{OOM_LEVER_PRECISION, "16-bit training"},
 	{OOM_LEVER_LOGITS, "a fused loss"},
-	{OOM_LEVER_OPTIMIZER, "an optimizer with small states"},
+	{OOM_LEVER_OPTIMIZER, "an optimizer with small states, or states on the host"},
 	{OOM_LEVER_ADAPTER, "adapters (LoRA)"},
 	{OOM_LEVER_SHARD, "sharded parameters"},
 	{OOM_LEVER_QUANT, "4-bit weights"},
@@ -124,7 +130,17 @@ static const char *value_of(const char *p, const char *end, bool dashed, char *o
 
 	if (p < end && *p == '(')
 		return p + 1 < end && p[1] == ')' ? "" : NULL;
-	while (p < end && (*p == '"' || *p == '\''))
+	/* a log's "gpu_memory_utilization (0.90)", and "micro_batch_size 1" as people write it */
+	if (end - p > 2 && *p == ' ' && (isdigit((unsigned char)p[1]) || (p[1] == '(' && isdigit((unsigned char)p[2])))) {
+		p += p[1] == '(' ? 2 : 1;
+		while (p + n < end && n + 1 < LONGEST_VALUE && (isdigit((unsigned char)p[n]) || p[n] == '.')) {
+			out[n] = p[n];
+			n++;
+		}
+		out[n] = 0;
+		return out;
+	}
+	while (p < end && (*p == '"' || *p == '\'' || *p == ']'))
 		p++;
 	while (p < end && (*p == ' ' || *p == '=' || *p == ':')) {
 		told |= *p != ' ';
@@ -172,20 +188,100 @@ static bool is_name(const char *p, size_t n, const char *name)
 	return !name[n];
 }
 
-static void option(struct oom_crash *c, const char *name, size_t n, bool dashed, const char *end)
+static bool is_one_of(const char *from, const char *to, const char *const *words)
+{
+	for (; *words; words++)
+		if ((size_t)(to - from) == strlen(*words) && !strncmp(from, *words, strlen(*words)))
+			return true;
+	return false;
+}
+
+/* The word that ends at p, or before the blanks there. */
+static const char *word_before(const char *begin, const char **p)
+{
+	const char *from;
+
+	while (*p > begin && (*p)[-1] == ' ')
+		--*p;
+	for (from = *p; from > begin && !isspace((unsigned char)from[-1]); from--)
+		;
+	return from;
+}
+
+/* A program tells its user to: "try setting X=1", "or use '--enforce-eager'"; "I use --lowvram" is a setting. */
+static bool is_advice(const char *begin, const char *name)
+{
+	static const char *const tells[] = {"try", "Try", "setting", "consider", "Consider", NULL};
+	static const char *const quotes[] = {"set", "Set", "use", "Use", "using", "pass", "add", "Add", "specify", "enable", NULL};
+	static const char *const self[] = {"I", "i", "we", "We", "have", "I've", "I'm", "already", "was", "also", NULL};
+	const char *p = name, *word, *end;
+	bool quoted;
+
+	while (p > begin && p[-1] == '-')
+		p--;
+	quoted = p > begin && strchr("'`\"", p[-1]);
+	p -= quoted;
+	word = word_before(begin, &p);
+	end = word;
+	if (!is_one_of(word, p, tells) && !(quoted && is_one_of(word, p, quotes)))
+		return false;
+	return !is_one_of(word_before(begin, &end), end, self);
+}
+
+/* With its dashes, and with the prefix that dots tie to it: "actor.rollout.gpu_memory_utilization". */
+static const char *spelled(const char *begin, const char *name)
+{
+	const char *p = name;
+
+	while (p > begin && p[-1] == '-')
+		p--;
+	while (p == name && p > begin && (of_name(p[-1]) || p[-1] == '.'))
+		p = name = p - 1;
+	return p;
+}
+
+static void option(struct oom_crash *c, const char *begin, const char *name, size_t n, bool dashed, const char *end)
 {
 	char text[LONGEST_VALUE];
+	const char *const told = value_of(name + n, end, dashed, text);
 
+	if (!told || is_advice(begin, name))
+		return;
+	if (!is_no(told) || !strcmp(told, "0") || oom_told_off(name, n))
+		oom_told_note(c, spelled(begin, name), name, n, told);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		const char *value;
-
 		if (*rows[i].name != *name || !is_name(name, n, rows[i].name))
 			continue;
-		value = value_of(name + n, end, dashed, text);
-		if (value && (rows[i].values ? holds(value, rows[i].values) : !is_no(value)))
+		if (rows[i].values ? holds(told, rows[i].values) : !is_no(told))
 			c->set |= OOM_SET(rows[i].lever);
 		return;
 	}
+}
+
+/* What shows in other ways: nodes and functions by their names, the code that ran. */
+static const struct {
+	const char *sign;
+	enum oom_lever lever;
+} signs[] = {
+	{"VAEDecodeTiled", OOM_LEVER_TILE},
+	{"VAEEncodeTiled", OOM_LEVER_TILE},
+	{"in decode_tiled", OOM_LEVER_TILE},
+	{"in encode_tiled", OOM_LEVER_TILE},
+	{"in tiled_decode", OOM_LEVER_TILE},
+	{"in tiled_encode", OOM_LEVER_TILE},
+	{"retrying with tiled VAE", OOM_LEVER_TILE},
+	{"bitsandbytes/nn/modules.py", OOM_LEVER_QUANT},
+	{"bitsandbytes\\nn\\modules.py", OOM_LEVER_QUANT},
+};
+
+static void by_signs(struct oom_crash *c, const char *begin, const char *end)
+{
+	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+		if (oom_text_find(begin, end, signs[i].sign))
+			c->set |= OOM_SET(signs[i].lever);
+	/* 4 or 8 bits: the option that asks for it has done its work */
+	if ((c->set & OOM_SET(OOM_LEVER_QUANT)) && !oom_told(c, "load_in_4bit"))
+		oom_told_note(c, "load_in_4bit", "load_in_4bit", strlen("load_in_4bit"), "");
 }
 
 /* Set by whoever started it; the message's own advice names the same words. */
@@ -199,9 +295,40 @@ static bool has_segments(const char *begin, const char *end)
 	return false;
 }
 
+/* llama.cpp's loader: "offloaded 23/33 layers to GPU", "CUDA0 model buffer size = 3946.35 MiB" of each card. */
+static void layers(struct oom_crash *c, const char *begin, const char *end)
+{
+	static const char said[] = "offloaded ";
+	const char *const at = oom_text_last(begin, end, said), *line = at;
+	char number[16];
+	double mib = 0, n;
+	size_t digits;
+
+	c->layers = c->layer_bytes = 0;
+	if (!at || (digits = strspn(at + strlen(said), "0123456789")) == 0 || digits >= sizeof(number) || at[strlen(said) + digits] != '/')
+		return;
+	snprintf(number, sizeof(number), "%.*s", (int)digits, at + strlen(said));
+	n = strtod(number, NULL);
+	for (int i = 0; i < 20 && line < end; i++) {
+		const char *const stop = oom_line_end(line, end), *const size = oom_text_find(line, stop, "buffer size =");
+
+		if (size && !oom_text_find(line, size, "CPU") && !oom_text_find(line, size, "Host") && !oom_text_find(line, size, "KV") &&
+		    !oom_text_find(line, size, "compute"))
+			mib += strtod(size + strlen("buffer size ="), NULL);
+		line = stop + (stop < end);
+	}
+	if (n >= 1 && mib > 0) {
+		c->layers = (uint64_t)n;
+		c->layer_bytes = (uint64_t)(mib / n * 1048576);
+	}
+}
+
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)
 {
+	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
+
 	c->set = 0;
+	c->n_told = 0;
 	for (const char *p = begin; p < end; p++) {
 		const char *name = p;
 
@@ -212,10 +339,21 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 		for (p = name; p < end && of_name(*p);)
 			p++;
 		if (p > name && p - name < LONGEST_NAME)
-			option(c, name, (size_t)(p - name), name > begin && name[-1] == '-', end);
+			option(c, begin, name, (size_t)(p - name), name > begin && name[-1] == '-', end);
 	}
+	by_signs(c, begin, end);
 	if (has_segments(begin, end))
 		c->set |= OOM_SET(OOM_LEVER_FRAGMENT);
+	c->sharded = (c->set & OOM_SET(OOM_LEVER_SHARD)) || c->rank >= 0 || oom_told(c, "nproc_per_node") > 1 || oom_text_find(begin, end, "fsdp") ||
+		     oom_text_find(begin, end, "FSDP") || oom_text_find(begin, end, "deepspeed") || oom_text_find(begin, end, "FullyShard") || oom_text_find(begin, end, "fully_sharded");
+	/* who trains and gives a share to an engine, or makes one: vLLM's LLM(), SGLang's Engine() */
+	c->engine = oom_told(c, "gpu_memory_utilization") || oom_told(c, "vllm_gpu_memory_utilization") ||
+		    oom_told(c, "sglang_mem_fraction_static") || oom_text_find(begin, end, "vllm/entrypoints/llm.py") ||
+		    oom_text_find(begin, end, "sglang/srt/entrypoints/engine.py");
+	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
+		c->engine &= !oom_text_find(begin, end, without[i]);
+	oom_decode_model_name(c, begin, end);
+	layers(c, begin, end);
 	/* "batch size=1", as people write it */
 	if (oom_text_find(begin, end, "batch size=1") || oom_text_find(begin, end, "batch size of 1 ") ||
 	    oom_text_find(begin, end, "batch size = 1\n") || oom_text_find(begin, end, "batch size is 1"))

@@ -13,7 +13,8 @@ void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end
 	} types[] = {{"float", 4}, {"double", 8}, {"half", 2},	{"bfloat16", 2}, {"int32", 4},
 		     {"int64", 8}, {"int8", 1},	  {"uint8", 1}, {"bool", 1},	 {"complex64", 8}};
 	const char *p = oom_text_find(at, end, "shape["), *type, *shape;
-	double n = 1;
+	double n = 1, first = 0;
+	int dimensions = 0;
 
 	/* TensorFlow 1 said "of shape [1,2]" in one of its kernels */
 	p = p ? p : oom_text_find(at, end, "shape [");
@@ -26,9 +27,12 @@ void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end
 
 		if (stop == p)
 			return;
+		first = dimensions++ ? first : d;
 		n *= d;
 		p = *stop == ',' ? stop + 1 : stop;
 	}
+	if (dimensions > 2 && first >= 1 && first < 1e9)
+		c->first_dimension = (int64_t)first;
 	type = oom_text_find(p, end, "type ");
 	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)
 		if (!strncmp(type + 5, types[i].name, strlen(types[i].name)) &&

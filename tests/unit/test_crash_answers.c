@@ -54,10 +54,10 @@ static const struct {
 	/* phases by the line's verb, and by what a line says is over */
 	{"vllm-project/vllm#7593", "(VllmWorkerProcess pid=3) INFO 08-19 07:51:12 model_runner.py:1024] Capturing the model for CUDA graphs.\n"
 				   "(VllmWorkerProcess pid=3) ERROR 08-19 07:51:20 utils.py:2] torch.OutOfMemoryError: CUDA out of memory.\n",
-	 OOM_CRASH_INIT, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "vllm", OOM_WORK_SERVER_SETUP, "gpu_memory_utilization", TRAINING},
+	 OOM_CRASH_INIT, OOM_PART_GRAPHS, OOM_CAUSE_TOO_LARGE, "vllm", OOM_WORK_SERVER_SETUP, "gpu_memory_utilization", TRAINING},
 	{"sgl-project/sglang#10741", "[2025-09-22 10:25:22 TP0] Capture cuda graph begin. avail mem=8.73 GB\n"
 				     "[2025-09-22 10:25:30 TP0] Scheduler hit an exception: torch.OutOfMemoryError: CUDA out of memory.\n",
-	 OOM_CRASH_INIT, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "sglang", OOM_WORK_SERVER_SETUP, "--mem-fraction-static", TRAINING},
+	 OOM_CRASH_INIT, OOM_PART_GRAPHS, OOM_CAUSE_TOO_LARGE, "sglang", OOM_WORK_SERVER_SETUP, "--mem-fraction-static", TRAINING},
 	{"meta-llama/llama-models#334", "> initializing pipeline with size 1\nLoading a checkpoint (shards=8)\nModel args:\n"
 					"E0429 3 api.py:874] failed (exitcode: -9) local_rank: 0 (pid: 21) of binary: /usr/bin/python3\n",
 	 OOM_CRASH_LOAD, OOM_PART_UNKNOWN, OOM_CAUSE_HOST_RAM, "", OOM_WORK_LOADING, "second copy", TRAINING},
@@ -164,7 +164,7 @@ static const struct {
 	{"ggml-org/llama.cpp#26297", "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 40960.00 MiB on device 1: cudaMalloc failed: out of memory\n"
 				     "graph_reserve: failed to allocate compute buffers\nllama-server -c 32768 --flash-attn on -ub 1024 --cache-type-k "
 				         "q8_0\n",
-	 OOM_CRASH_INIT, OOM_PART_SCRATCH, OOM_CAUSE_TOO_LARGE, "llama.cpp", OOM_WORK_SERVER_SETUP, "-ub lower", "-ctk"},
+	 OOM_CRASH_INIT, OOM_PART_SCRATCH, OOM_CAUSE_TOO_LARGE, "llama.cpp", OOM_WORK_SERVER_SETUP, "-ub 1024 -> 512", "-ctk"},
 	/* no expandable segments on Windows, and in an old PyTorch */
 	{"lllyasviel/stable-diffusion-webui-forge#1137", "Traceback (most recent call last):\n" AT("C:\\x\\deep.py", "f", "y = net(x)")
 							"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total "

@@ -1,0 +1,111 @@
+/* What the message's own numbers, the run's own options and the model's size say would do: fixes that need no
+ * words of a program's list, and which of the list's are pointless beside them. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tables.h"
+
+static const double GIB = 1073741824.0;
+
+/* How far the option goes that words begin with: "-ngl", "max_model_len"; 0: they begin with none. */
+static size_t option(const char *text)
+{
+	const size_t n = strcspn(text, " =(,;:");
+
+	return n > 2 && (*text == '-' || memchr(text, '_', n)) ? n : 0;
+}
+
+void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *text)
+{
+	if (!text)
+		return;
+	for (size_t i = 0; i < a->n_fix; i++) {
+		if (strstr(a->fix[i], text))
+			return;
+		/* the same with more behind it */
+		if (!*prefix && !strncmp(text, a->fix[i], strlen(a->fix[i]))) {
+			snprintf(a->fix[i], sizeof(a->fix[0]), "%s", text);
+			return;
+		}
+		/* one more word about the same option */
+		if (!*prefix && option(text) && option(text) == option(a->fix[i]) && !strncmp(text, a->fix[i], option(text)))
+			return;
+	}
+	if (a->n_fix < OOM_ANSWER_FIXES)
+		snprintf(a->fix[a->n_fix++], sizeof(a->fix[0]), "%s%s", prefix, text);
+}
+
+bool oom_alone_too_large(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && !oom_format_is(c, OOM_FORMAT_PROGRAM) &&
+	       c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL];
+}
+
+bool oom_dwarfs_the_rest(const struct oom_crash *c)
+{
+	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
+
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_ALLOCATED] && tried >= (uint64_t)1 << 30 &&
+	       tried > c->bytes[OOM_CRASH_ALLOCATED] && !oom_alone_too_large(c);
+}
+
+/* Full training with AdamW in mixed precision: weights and gradients of 2 bytes, an fp32 copy and two moments
+ * (rung M1 of the playbook); adapters and inference: the weights. */
+double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, double *each)
+{
+	const bool full = (work == OOM_WORK_TRAINING || (c->trains && work == OOM_WORK_LOADING)) &&
+			  !(c->set & (OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_OPTIMIZER)));
+	const double cards = oom_told(c, "tensor_parallel_size");
+
+	*each = full && work == OOM_WORK_TRAINING ? 16 : 2;
+	return (double)c->parameters * *each / (cards > 1 ? cards : 1);
+}
+
+bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work)
+{
+	double each;
+
+	return c->parameters && c->known[OOM_CRASH_TOTAL] && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
+	       !(c->set & OOM_SET(OOM_LEVER_SHARD)) && oom_weights_bytes(c, work, &each) > (double)c->bytes[OOM_CRASH_TOTAL];
+}
+
+/* A whole layer is as large as its share of what was loaded: so many more must stay on the host. The option is the
+ * first word of those about it. */
+static void layers(const struct oom_crash *c, const char *offload, struct oom_crash_answer *a)
+{
+	const double each = (double)c->layer_bytes;
+	double left;
+	char own[160];
+
+	if (!c->known[OOM_CRASH_TRIED] || each <= 0 || !offload)
+		return;
+	left = (double)c->layers - ceil((double)c->bytes[OOM_CRASH_TRIED] / each) - 1;
+	if (left < 0)
+		return;
+	snprintf(own, sizeof(own), "%.*s %.0f or lower: each of the %" PRIu64 " layers on the card takes about %.0f MiB",
+		 (int)strcspn(offload, " "), offload, left, c->layers, each / 1048576);
+	oom_fix_add(a, "", own);
+}
+
+void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a)
+{
+	const double left = (double)c->bytes[OOM_CRASH_FREE], total = (double)c->bytes[OOM_CRASH_TOTAL];
+	const char *const share = oom_format_of(c)->share;
+	char own[160];
+
+	if (cause == OOM_CAUSE_KV_CACHE && c->advised_tokens) {
+		snprintf(own, sizeof(own), "max_model_len %" PRIu64 " or less: what the message itself says would fit",
+			 c->advised_tokens);
+		oom_fix_add(a, "", own);
+	}
+	/* in hundredths, rounded down */
+	if (share && total > 0 && left < total && left / total >= 0.1) {
+		snprintf(own, sizeof(own), "%s %.2f or less: %.2f of %.2f GiB are free", share,
+			 (double)(int)(100 * left / total) / 100, left / GIB, total / GIB);
+		oom_fix_add(a, "", own);
+	}
+	if (cause == OOM_CAUSE_TOO_LARGE)
+		layers(c, offload, a);
+}

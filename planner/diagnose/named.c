@@ -1,0 +1,84 @@
+/* How large a model is by its name: "meta-llama/Llama-2-70b-hf" has 70 billion parameters, whoever loads it.
+ *
+ * Only names that a run was told count: behind an option, a call or a command, not in prose. Names of quantised
+ * versions say nothing about their bytes, and neither do counts of active parameters ("A3B"). */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tables.h"
+
+/* What a model's name stands behind. */
+static const char *const leads[] = {"model_name_or_path", "pretrained_model_name_or_path", "model_id_or_path", "model_name", "model_path",
+				    "model_id", "base_model", "model-path", "--model", "model=", "from_pretrained(", "vllm serve", "ollama run",
+				    "ckpt_dir", "--from_pretrained"};
+
+static bool in_name(char ch)
+{
+	return isalnum((unsigned char)ch) || strchr("-_./\\:", ch);
+}
+
+static bool parts(char ch)
+{
+	return strchr("-_/\\:", ch) != NULL;
+}
+
+/* "70b", "8x7B", "1.5B" as a part of [from, to); 0: none is. */
+static double billions(const char *from, const char *to)
+{
+	for (const char *p = from; p < to; p++) {
+		char *end;
+		double n;
+
+		if (!isdigit((unsigned char)*p) || (p > from && !parts(p[-1])))
+			continue;
+		n = strtod(p, &end);
+		if (end < to && *end == 'x' && isdigit((unsigned char)end[1]))
+			n *= strtod(end + 1, &end);
+		if (end < to && (*end == 'b' || *end == 'B') && (end + 1 == to || parts(end[1]) || end[1] == '.') && n >= 0.1 && n < 3000)
+			return n;
+	}
+	return 0;
+}
+
+static bool is_quantised(const char *from, const char *to)
+{
+	static const char *const marks[] = {"awq", "gptq", "bit", "int4", "int8", "fp8", "gguf", "fp4", "bnb", "exl2", "exl3", "w4a16", "w8a8", "mlx"};
+	char name[200];
+	const size_t n = (size_t)(to - from) < sizeof(name) ? (size_t)(to - from) : sizeof(name) - 1;
+
+	for (size_t i = 0; i < n; i++)
+		name[i] = (char)tolower((unsigned char)from[i]);
+	name[n] = 0;
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+		if (strstr(name, marks[i]))
+			return true;
+	return false;
+}
+
+/* The model named right behind a lead that ends at p. */
+static double behind(const char *p, const char *end)
+{
+	const char *to;
+
+	for (int n = 0; n < 6 && p < end && strchr(" =:\"'({", *p); n++)
+		p++;
+	for (to = p; to < end && in_name(*to); to++)
+		;
+	return to - p < 3 || is_quantised(p, to) ? 0 : billions(p, to);
+}
+
+void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end)
+{
+	c->parameters = 0;
+	for (size_t i = 0; i < sizeof(leads) / sizeof(leads[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, leads[i])); p++) {
+			const double n = behind(p + strlen(leads[i]), end);
+
+			if (n > 0) {
+				c->parameters = (uint64_t)llround(n * 1e9);
+				return;
+			}
+		}
+}

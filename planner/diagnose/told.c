@@ -1,0 +1,381 @@
+/* What the run was told by options of its own, and the advice that takes it into account: "gpu_memory_utilization
+ * lower" to who set it to 0.98 is "gpu_memory_utilization 0.98 -> 0.95", and to who reads a batch of one there is no
+ * smaller one.
+ *
+ * The names are those of the programs' documentation (dialect_*.c); which way a number goes is said by the words
+ * themselves ("lower", "higher", "halved", "doubled"). */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tables.h"
+
+enum { FLAG = -1, OFF = -2 };
+/* In names "-" and "_" are the same. */
+static const struct {
+	const char *name;
+	const char *as;         /* what it is called in the words; NULL: the same */
+	double least;           /* no less than this; FLAG: it has no number; OFF: it is told by "false" */
+} rows[] = {
+	/* shares of the card */
+	{"gpu_memory_utilization", NULL, 0.1},
+	{"vllm_gpu_memory_utilization", NULL, 0.1},
+	{"mem_fraction_static", NULL, 0.1},
+	{"sglang_mem_fraction_static", NULL, 0.1},
+	{"cuda_memory_fraction", NULL, 0.1},
+	{"cache_max_entry_count", NULL, 0.1},
+	{"free_gpu_memory_fraction", NULL, 0.1},
+	{"kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction", 0.1},
+	/* lengths */
+	{"max_model_len", NULL, 256},
+	{"vllm_max_model_len", NULL, 256},
+	{"context_length", NULL, 256},
+	{"max_total_tokens", NULL, 256},
+	{"max_input_tokens", NULL, 256},
+	{"session_len", NULL, 256},
+	{"max_seq_len", NULL, 256},
+	{"max_seq_length", NULL, 256},
+	{"max_length", NULL, 256},
+	{"max_completion_length", NULL, 64},
+	{"max_prompt_length", NULL, 64},
+	{"max_response_length", NULL, 64},
+	{"cutoff_len", NULL, 256},
+	{"sequence_len", NULL, 256},
+	{"seq_length", NULL, 256},
+	{"max_new_tokens", NULL, 64},
+	{"n_ctx", NULL, 256},
+	{"num_ctx", NULL, 256},
+	{"OLLAMA_CONTEXT_LENGTH", "num_ctx", 256},
+	{"c", NULL, 256},
+	{"ctx_size", "c", 256},
+	{"resolution", NULL, 256},
+	{"imgsz", NULL, 64},
+	/* how much at once */
+	{"max_num_seqs", NULL, 1},
+	{"max_num_batched_tokens", NULL, 256},
+	{"max_running_requests", NULL, 1},
+	{"chunked_prefill_size", NULL, 256},
+	{"cuda_graph_max_bs", NULL, 1},
+	{"max_batch_prefill_tokens", NULL, 256},
+	{"max_batch_total_tokens", NULL, 256},
+	{"max_batch_size", NULL, 1},
+	{"max_num_tokens", NULL, 256},
+	{"max_prefill_token_num", NULL, 256},
+	{"np", NULL, 1},
+	{"parallel", "np", 1},
+	{"OLLAMA_NUM_PARALLEL", NULL, 1},
+	{"ub", NULL, 32},
+	{"ubatch_size", "ub", 32},
+	{"n_ubatch", NULL, 32},
+	{"n_batch", NULL, 32},
+	{"num_batch", NULL, 32},
+	{"num_generations", NULL, 2},
+	{"generation_batch_size", NULL, 1},
+	/* batches */
+	{"per_device_train_batch_size", NULL, 1},
+	{"per_device_eval_batch_size", NULL, 1},
+	{"gradient_accumulation_steps", NULL, 1},
+	{"micro_batch_size", NULL, 1},
+	{"train_micro_batch_size_per_gpu", NULL, 1},
+	{"ppo_micro_batch_size_per_gpu", NULL, 1},
+	{"log_prob_micro_batch_size_per_gpu", NULL, 1},
+	{"max_tokens_per_gpu", NULL, 256},
+	{"train_batch_size", NULL, 1},
+	{"vae_batch_size", NULL, 1},
+	{"batch_size", NULL, 1},
+	{"batch", NULL, 1},
+	{"max_tokens", NULL, 256},
+	{"num_images_per_prompt", NULL, 1},
+	{"eval_accumulation_steps", NULL, 1},
+	{"dataloader_num_workers", NULL, 0},
+	{"preprocessing_num_workers", NULL, 1},
+	{"num_workers", NULL, 0},
+	{"workers", NULL, 0},
+	{"nproc_per_node", NULL, 1},
+	{"num_processes", "nproc_per_node", 1},
+	{"tensor_parallel_size", NULL, 1},
+	/* without a number */
+	{"enable_model_cpu_offload", NULL, FLAG},
+	{"enable_sequential_cpu_offload", NULL, FLAG},
+	{"enable_vae_tiling", NULL, FLAG},
+	{"enable_vae_slicing", NULL, FLAG},
+	{"enable_attention_slicing", NULL, FLAG},
+	{"lowvram", NULL, FLAG},
+	{"medvram", NULL, FLAG},
+	{"lowram", NULL, FLAG},
+	{"fp8_base", NULL, FLAG},
+	{"fp8_e4m3fn_unet", NULL, FLAG},
+	{"blocks_to_swap", NULL, FLAG},
+	{"cache_latents", NULL, FLAG},
+	{"cache_text_encoder_outputs", NULL, FLAG},
+	{"disable_tta", NULL, FLAG},
+	{"load_in_4bit", NULL, FLAG},
+	{"low_cpu_mem_usage", NULL, FLAG},
+	{"bf16_full_eval", NULL, FLAG},
+	{"fp16_full_eval", "bf16_full_eval", FLAG},
+	{"preprocess_logits_for_metrics", NULL, FLAG},
+	{"sync_module_states", NULL, FLAG},
+	{"use_mmap", NULL, FLAG},
+	{"XLA_PYTHON_CLIENT_PREALLOCATE", NULL, OFF},
+};
+
+static bool same_name(const char *p, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (name[i] != (p[i] == '-' ? '_' : p[i]))
+			return false;
+	return !name[n];
+}
+
+static const char *in_words(const struct oom_crash_told *t)
+{
+	return rows[t->row].as ? rows[t->row].as : rows[t->row].name;
+}
+
+/* One that is told twice stays as it was first: logs repeat the command line, and change it in their own words. */
+static bool is_known(const struct oom_crash *c, size_t row)
+{
+	for (size_t i = 0; i < c->n_told; i++)
+		if (c->told[i].row == row)
+			return true;
+	return false;
+}
+
+static bool number_of(const char *value, double *v)
+{
+	char *end;
+
+	*v = strtod(value, &end);
+	/* "8," of a list, "0.9." of a sentence */
+	return end > value && isfinite(*v) && (!*end || (*end == '.' && !end[1]) || *end == 'k');
+}
+
+void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, size_t n, const char *value)
+{
+	const size_t long_name = (size_t)(name - spelled) + n;
+	struct oom_crash_told *const t = &c->told[c->n_told];
+	double v = 0;
+
+	/* of one letter or two only with their dash: "-c 4096" */
+	if (c->n_told == OOM_CRASH_TOLD || long_name >= sizeof(t->name) || (n < 3 && (name == spelled || name[-1] != '-')))
+		return;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (!same_name(name, n, rows[i].name) || is_known(c, i))
+			continue;
+		if (rows[i].least >= 0 && (!number_of(value, &v) || v < 0 || v > 1e7))
+			return;
+		/* "-c 'import torch'", "-c config.yaml", a share in percent */
+		if ((n < 3 && v < 32 && *rows[i].name != 'n') || (rows[i].least > 0 && rows[i].least < 1 && v > 1))
+			return;
+		memcpy(t->name, spelled, long_name);
+		t->name[long_name] = 0;
+		t->value = v;
+		t->row = (uint8_t)i;
+		c->n_told++;
+		return;
+	}
+}
+
+bool oom_told_off(const char *name, size_t n)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].least == OFF && same_name(name, n, rows[i].name))
+			return true;
+	return false;
+}
+
+double oom_told(const struct oom_crash *c, const char *name)
+{
+	for (size_t i = 0; i < c->n_told; i++)
+		if (!strcmp(in_words(&c->told[i]), name))
+			return rows[c->told[i].row].least < 0 ? 1 : c->told[i].value;
+	return 0;
+}
+
+/* ---- in the words ---- */
+
+static bool of_token(char ch)
+{
+	return isalnum((unsigned char)ch) || ch == '_' || ch == '-' || ch == '.';
+}
+
+/* Where words speak of a name: all of its token, dashes and prefix with it. */
+static bool find(char *words, const char *name, char **from, char **to)
+{
+	for (char *p = words; *p;) {
+		char *const begin = p;
+		char *last;
+
+		if (!of_token(*p)) {
+			p++;
+			continue;
+		}
+		while (*p && of_token(*p))
+			p++;
+		for (last = p; last > begin && last[-1] == '.'; last--)
+			;
+		*from = begin;
+		*to = last;
+		for (char *q = last; q > begin && q[-1] != '.'; q--)
+			last = q - 1;
+		while (last < *to && *last == '-')
+			last++;
+		if (*to > last && same_name(last, (size_t)(*to - last), name))
+			return true;
+	}
+	return false;
+}
+
+static bool begins(const char *p, const char *word)
+{
+	return !strncmp(p, word, strlen(word));
+}
+
+/* Between two things that can be done each by itself, outside of brackets; the length of what divides them. */
+static size_t divides(const char *p)
+{
+	static const char *const marks[] = {", or ", ", and ", "; ", ", ", ": ", " and ", " or "};
+
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+		if (begins(p, marks[i]))
+			return strlen(marks[i]);
+	return 0;
+}
+
+/* The clause that "at" lies in is taken out, with what ties it to the others. */
+static void drop(char *words, const char *at)
+{
+	char *from = words, *to, *p = words;
+	int depth = 0;
+	size_t n;
+
+	for (; p < at; p++) {
+		depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
+		if (!depth && (n = divides(p)) != 0) {
+			from = p + n;
+			p += n - 1;
+		}
+	}
+	for (to = p; *to && (depth || !divides(to)); to++)
+		depth += *to == '(' ? 1 : *to == ')' ? -1 : 0;
+	n = divides(to);
+	if (from > words && (!n || begins(to, ": "))) {
+		/* the last of several: what led to it goes as well */
+		for (from--; from > words && strchr(" ,;", from[-1]); from--)
+			;
+		if (from - words > 3 && begins(from - 3, " or"))
+			from -= 3;
+		else if (from - words > 4 && begins(from - 4, " and"))
+			from -= 4;
+		while (from > words && strchr(" ,;", from[-1]))
+			from--;
+		memmove(from, to, strlen(to) + 1);
+		return;
+	}
+	/* a reason with nothing to do before it */
+	if (from == words && begins(to, ": "))
+		*words = 0;
+	else
+		memmove(from, to + n, strlen(to + n) + 1);
+}
+
+static const struct {
+	const char *word;
+	int way;
+} ways[] = {{"lower", -1}, {"halved", -1}, {"smaller", -1}, {"higher", 1}, {"doubled", 1}};
+
+/* Which way a number goes: the word behind its name, up to the end of its clause. */
+static int way_of(const char *to)
+{
+	const size_t span = strcspn(to, ",;:(");
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		const char *const p = strstr(to, ways[i].word);
+
+		if (p && p < to + span)
+			return ways[i].way;
+	}
+	return 0;
+}
+
+/* Behind a name: its word, and an example in brackets. */
+static char *behind(char *to)
+{
+	for (size_t i = 0; *to == ' ' && i < sizeof(ways) / sizeof(ways[0]); i++)
+		if (begins(to + 1, ways[i].word)) {
+			to += 1 + strlen(ways[i].word);
+			break;
+		}
+	if (begins(to, " (") && isdigit((unsigned char)to[2]) && strchr(to, ')'))
+		to = strchr(to, ')') + 1;
+	return to;
+}
+
+/* A share gives what was missing and half a GiB, at least three hundredths; a number halves. */
+static double moved(const struct oom_crash *c, const struct oom_crash_told *t, int way)
+{
+	const double least = rows[t->row].least, total = (double)c->bytes[OOM_CRASH_TOTAL];
+	const double missing = c->known[OOM_CRASH_TRIED] ? (double)c->bytes[OOM_CRASH_TRIED] - (double)c->bytes[OOM_CRASH_FREE] : 0;
+	double step = 0.03;
+
+	if (least <= 0 || least >= 1)
+		return way > 0 ? t->value * 2 : floor(t->value / 2) > least ? floor(t->value / 2) : least;
+	if (total > 0 && missing > 0 && (missing + 536870912) / total > step)
+		step = (missing + 536870912) / total;
+	if (way > 0)
+		return t->value < 0.9 ? 0.9 : 0.95;
+	/* in hundredths, rounded down */
+	step = floor(100 * (t->value - step) + 1e-9) / 100;
+	return step > least ? step : least;
+}
+
+/* "NAME=1", "NAME 1": a value that the words themselves give. */
+static bool has_value(const char *to, double *v)
+{
+	char *end;
+
+	if (*to != '=' && *to != ' ')
+		return false;
+	*v = strtod(to + 1, &end);
+	return end > to + 1;
+}
+
+static void apply(const struct oom_crash *c, const struct oom_crash_told *t, char *words, size_t size)
+{
+	char *from, *to, rest[300], said[120];
+	double v, next;
+	int way;
+
+	if (!find(words, in_words(t), &from, &to))
+		return;
+	if (rows[t->row].least < 0) {
+		drop(words, from);
+		return;
+	}
+	way = way_of(to);
+	if (!way) {
+		if (has_value(to, &v) && t->value <= v)
+			drop(words, from);
+		return;
+	}
+	next = moved(c, t, way);
+	if ((way < 0 && t->value <= next) || (way > 0 && t->value >= next)) {
+		drop(words, from);
+		return;
+	}
+	snprintf(said, sizeof(said), "%s %.10g -> %.10g", t->name, t->value, next);
+	snprintf(rest, sizeof(rest), "%s", behind(to));
+	snprintf(from, size - (size_t)(from - words), "%s%s", said, rest);
+}
+
+const char *oom_told_words(const struct oom_crash *c, const char *words, char *buf, size_t size)
+{
+	if (!words)
+		return NULL;
+	snprintf(buf, size, "%s", words);
+	for (size_t i = 0; i < c->n_told && *buf; i++)
+		apply(c, &c->told[i], buf, size);
+	return *buf ? buf : NULL;
+}

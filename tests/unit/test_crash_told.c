@@ -1,0 +1,181 @@
+/* Answers that take into account what the run was told and what its numbers say: texts of our own in the form of
+ * public threads (named per row), with words that one of the first fixes must hold, and words that none may, for the
+ * reason given. Arithmetic stands beside the row. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/diagnose.h"
+
+#define FULL "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 23.50 GiB of which " \
+	     "100.00 MiB is free. Of the allocated memory 22.50 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.\n"
+#define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
+#define TRACE "Traceback (most recent call last):\n"
+/* a step of the Trainer's */
+#define STEP TRACE AT("/l/transformers/trainer.py", "training_step", "self.accelerator.backward(loss)")
+
+static const struct {
+	const char *after, *text;
+	size_t within;          /* among so many of the first fixes */
+	const char *first;
+	const char *never;      /* NULL: not asked */
+	const char *evidence;   /* NULL: not asked */
+	const char *reason;
+} want[] = {
+	/* ---- a server's share ---- */
+	{"vllm-project/vllm#57475", "vllm serve m --gpu-memory-utilization 0.98 --max-num-seqs 1 --max-num-batched-tokens 2048\n"
+				    "INFO [model_runner.py] Capturing CUDA graphs\nERROR EngineCore: " FULL, 1,
+	 "--gpu-memory-utilization 0.98 -> 0.95", "0.90 to 0.85", "the capture of CUDA graphs", "the value that is set is the one to lower"},
+	{"the same", "vllm serve m --gpu-memory-utilization 0.98 --max-num-seqs 1 --max-num-batched-tokens 2048\nERROR EngineCore: " FULL, 4,
+	 "--max-num-batched-tokens 2048 -> 1024", "max_num_seqs", NULL, "one request at a time is the least there is"},
+	{"vllm-project/vllm#15598", "INFO the current vLLM instance can use total_gpu_memory (23.50GiB) x gpu_memory_utilization (0.97) = 22.80GiB\n"
+				    "INFO Capturing cudagraphs for decoding. To run the model in eager mode, set 'enforce_eager=True' or use '--enforce-eager' in the CLI.\n"
+				    "ERROR worker_base.py: Error executing method 'initialize_cache'.\nERROR worker_base.py: " FULL, 2,
+	 "enforce_eager=True", NULL, NULL, "a program's own advice is no setting"},
+	{"vllm-project/vllm#17431", "vllm serve m --gpu-memory-utilization 0.4\nValueError: No available memory for the cache blocks. Try increasing "
+				    "`gpu_memory_utilization` when initializing the engine.\n", 1,
+	 "--gpu-memory-utilization 0.4 -> 0.9", NULL, NULL, "a cache without room asks for more of the card"},
+	{"the same", "vllm serve m --gpu-memory-utilization 0.96 --max-model-len 32768\nValueError: No available memory for the cache blocks. Try increasing "
+		     "`gpu_memory_utilization` when initializing the engine.\n", 1,
+	 "--max-model-len 32768 -> 16384", "gpu-memory-utilization", NULL, "there is no more to give"},
+	{"vllm-project/vllm-omni#276", "ValueError: Free memory on device (0.50/79.20 GiB) on startup is less than desired GPU memory utilization (0.6, 47.52 GiB). "
+				       "Decrease GPU memory utilization or reduce GPU memory used by other processes.\n", 1,
+	 "end that process", NULL, NULL, "no share of a card that is full helps"},
+	{"sgl-project/sglang#393", "python -m sglang.launch_server --model-path m --mem-fraction-static 0.9\n" TRACE
+				   AT("/l/sglang/srt/managers/model_rpc.py", "exposed_step", "self.forward_step()") FULL, 1,
+	 "--mem-fraction-static 0.9 -> 0.87", "--mem-fraction-static lower", NULL, "by its value"},
+	/* ---- engines beside trainers ---- */
+	{"huggingface/trl#3200", TRACE AT("/l/trl/trainer/grpo_trainer.py", "__init__", "self.llm = LLM(") AT("/l/vllm/entrypoints/llm.py", "__init__", "engine = f(")
+				 AT("/l/vllm/engine/llm_engine.py", "_initialize_kv_caches", "self.model_executor.initialize_cache(n)") FULL, 1,
+	 "vllm_gpu_memory_utilization", "device_map", NULL, "the engine's share is what can be changed"},
+	{"modelscope/ms-swift#3871", "swift rlhf --rlhf_type grpo --use_vllm false --vllm_gpu_memory_utilization 0.8 --per_device_train_batch_size 1\n" TRACE
+				     AT("/l/swift/trainers/rlhf_trainer/grpo_trainer.py", "compute_loss", "l = self._get_per_token_logps(m)") FULL, 6,
+	 "--use_liger_kernel", "vllm_gpu_memory_utilization", NULL, "an engine that is switched off holds nothing"},
+	{"IDEA-Research/Rex-Omni#110", "rollout.gpu_memory_utilization=0.6\n" TRACE AT("/w/verl/workers/sharding_manager/fsdp_vllm.py", "__enter__",
+										      "self.inference_engine.wake_up()") FULL, 1,
+	 "rollout.gpu_memory_utilization 0.6 -> 0.57", NULL, NULL, "what woke up is the engine"},
+	/* ---- batches and lengths ---- */
+	{"hiyouga/LlamaFactory#7490", "per_device_train_batch_size: 4\ngradient_accumulation_steps: 2\ncutoff_len: 16384\nllamafactory-cli train a.yaml\n" STEP FULL, 1,
+	 "per_device_train_batch_size 4 -> 2, gradient_accumulation_steps 2 -> 4", "halved", NULL, "by their values"},
+	{"hiyouga/LlamaFactory#6531", "per_device_train_batch_size: 1\ncutoff_len: 15000\nllamafactory-cli train a.yaml\n" STEP FULL, 6,
+	 "cutoff_len 15000 -> 7500", "per_device_train_batch_size", "a batch of one", "nothing left to halve but the length"},
+	{"zai-org/GLM-4#237", TRACE AT("/l/transformers/trainer.py", "evaluation_loop", "logits = self.prediction_step(m)")
+			      AT("/l/m.py", "forward", "lm_logits = lm_logits.to(torch.float32)\n    logits = self.lm_head(x)") FULL, 1,
+	 "per_device_eval_batch_size=1", "inference batch", NULL, "an evaluation has a batch of its own"},
+	/* ---- what is set already ---- */
+	{"black-forest-labs/flux#500", "from diffusers import FluxPipeline\npipe.enable_model_cpu_offload()\nimage = pipe(p, num_inference_steps=4)\n" FULL, 1,
+	 "enable_sequential_cpu_offload()", "enable_model_cpu_offload", NULL, "the faster way is taken already"},
+	{"Comfy-Org/ComfyUI#6616", "- **Node Type:** VAEDecodeTiled\n- **Exception Message:** Allocation on device\n"
+				   AT("C:\\ComfyUI\\nodes.py", "decode", "images = vae.decode_tiled(samples)"), 1,
+	 "smaller tile_size", "in place of VAE Decode", NULL, "the node that refused is the tiled one"},
+	{"axolotl-ai-cloud/axolotl#1717", TRACE AT("/w/axolotl/src/axolotl/train.py", "train", "model, peft = load_model(cfg)")
+					  AT("/l/bitsandbytes/nn/modules.py", "to", "super().to(device=device)") "[rank1]: " FULL, 1,
+	 "cpu_ram_efficient_loading", "load_in_4bit", NULL, "the code that ran quantises already"},
+	/* ---- other runtimes, and programs without a vocabulary ---- */
+	{"google/flax#1406", "run_clm_flax.py --per_device_train_batch_size=64\n" TRACE AT("run_clm_flax.py", "main", "state, metric = p_train_step(state, batch)")
+			     "RuntimeError: Resource exhausted: Attempting to allocate 2.97G. That was not possible. There are 2.69G free.\n", 1,
+	 "--per_device_train_batch_size 64 -> 32", "deepspeed", NULL, "what PyTorch's frameworks call theirs is nothing to JAX"},
+	{"ultralytics/ultralytics#18642", TRACE AT("/l/ultralytics/engine/trainer.py", "_do_train", "self.loss = self.model(batch)") FULL, 3,
+	 "imgsz", "AdamW", NULL, "a detector has images to make smaller, and few states"},
+	{"dbolya/yolact#697", TRACE AT("eval.py", "evaluate", "prep_metrics(d)") AT("output_utils.py", "postprocess", "masks = F.interpolate(masks, (h, w))")
+			      "RuntimeError: CUDA out of memory. Tried to allocate 37.00 GiB (GPU 0; 7.79 GiB total capacity; 1.40 GiB already allocated; 4.21 GiB free; "
+			      "1.80 GiB reserved in total by PyTorch)\n", 2,
+	 "fewer objects", NULL, "scaled up to the size of the image", "masks of all objects at once"},
+	{"keras-team/keras#13376", "ResourceExhaustedError: OOM when allocating tensor with shape[300,64,256,256] and type float on GPU:0 by allocator GPU_0_bfc\n", 1,
+	 "batch", NULL, "that shape, 300, is", "the first dimension is the batch"},
+	/* ---- layers, by their size: 2300 MiB on 23 layers are 100 each; 150 MiB need two, and one is spared ---- */
+	{"mozilla-ai/llamafile#372", "llm_load_tensors: offloaded 23/23 layers to GPU\nllm_load_tensors:        CPU buffer size =   250.00 MiB\n"
+				     "llm_load_tensors:      CUDA0 buffer size =  2300.00 MiB\nllama_new_context_with_model: n_ctx      = 512\n"
+				     "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 150.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+				     "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 157286400\n", 1,
+	 "-ngl 20 or lower: each of the 23 layers on the card takes about 100 MiB", NULL, NULL, "the log says how large a layer is"},
+	/* ---- the model's size by its name: 70e9 x 2 bytes = 130.4 GiB ---- */
+	{"AnswerDotAI/fsdp_qlora#24", "train.py --model_name meta-llama/Llama-2-70b-hf\ntorch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with "
+				      "signal SIGKILL\n", 6, "host memory", NULL, "130.4 GiB in 16 bits", "arithmetic of the host's memory"},
+	/* 30e9 x 2 = 55.9 GiB on a card of 23.5 */
+	{"own", "vllm serve Qwen/Qwen3-30B --max-num-seqs 8\n" TRACE AT("/l/vllm/model_executor/model_loader/loader.py", "load_model", "model = m(c)") FULL, 2,
+	 "tensor_parallel_size", NULL, "55.9 GiB", "weights that do not fit come first"},
+	/* 8e9 x 16 = 119.2 GiB */
+	{"own", "--model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 4\n" STEP FULL, 1, "deepspeed", NULL, "119.2 GiB",
+	 "no batch is small enough for states that are larger than the card"},
+	/* ---- others ---- */
+	{"FireRedTeam/FireRedTTS2#17", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 26.00 MiB. GPU 0 has a total capacity of 11.66 GiB of which 10.00 MiB is "
+				       "free. Process 11 has 600.00 MiB memory in use. Process 12 has 1.20 GiB memory in use. Including non-PyTorch memory, this process has 9.80 GiB "
+				       "memory in use. Of the allocated memory 9.40 GiB is allocated by PyTorch, and 160.00 MiB is reserved by PyTorch but unallocated.\n", 6,
+	 "if it was", NULL, "held by the other processes listed", "what others hold would have been enough"},
+	{"bitsandbytes-foundation/bitsandbytes#340", TRACE AT("/l/transformers/trainer.py", "_save_checkpoint", "self.save_model(d)")
+						     AT("/l/torch/nn/modules/module.py", "state_dict", "hook(self)") FULL, 1,
+	 "adapter alone", "ZeRO-3", NULL, "nothing is gathered where one process saves"},
+	{"ollama/ollama#10920", "Error: model requires more system memory (164.8 GiB) than is available (13.4 GiB)\n", 1,
+	 "a smaller tag", NULL, "12.3 times", "164.8 / 13.4"},
+};
+
+static bool among(const struct oom_crash_answer *a, size_t n, const char *word)
+{
+	for (size_t i = 0; i < n && i < a->n_fix; i++)
+		if (strstr(a->fix[i], word))
+			return true;
+	return false;
+}
+
+static bool is_evidence(const struct oom_crash_answer *a, const char *word)
+{
+	for (size_t i = 0; i < a->n_evidence; i++)
+		if (strstr(a->evidence[i], word))
+			return true;
+	return false;
+}
+
+static void test_told(void **state)
+{
+	int bad = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		struct oom_crash c;
+		struct oom_crash_answer a;
+
+		assert_true(oom_crash_decode(want[i].text, strlen(want[i].text), &c));
+		oom_crash_answer(&c, &a);
+		if (!among(&a, want[i].within, want[i].first)) {
+			print_error("%s (%s): \"%s\" is not among the first, which begin with \"%s\"\n", want[i].after, want[i].reason, want[i].first, a.fix[0]);
+			bad++;
+		}
+		if (want[i].never && among(&a, OOM_ANSWER_FIXES, want[i].never)) {
+			print_error("%s (%s): \"%s\" is offered\n", want[i].after, want[i].reason, want[i].never);
+			bad++;
+		}
+		if (want[i].evidence && !is_evidence(&a, want[i].evidence)) {
+			print_error("%s (%s): no word of \"%s\"\n", want[i].after, want[i].reason, want[i].evidence);
+			bad++;
+		}
+	}
+	assert_int_equal(bad, 0);
+}
+
+/* Said once: no fix holds another, and none stands twice under one option. */
+static void test_once(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		struct oom_crash c;
+		struct oom_crash_answer a;
+
+		assert_true(oom_crash_decode(want[i].text, strlen(want[i].text), &c));
+		oom_crash_answer(&c, &a);
+		for (size_t k = 0; k < a.n_fix; k++)
+			for (size_t m = k + 1; m < a.n_fix; m++)
+				assert_null(strstr(a.fix[k], a.fix[m]));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_told), cmocka_unit_test(test_once)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
