@@ -58,6 +58,7 @@ enum oom_lever {
 	OOM_LEVER_RESTORE,      /* a checkpoint read beside a run's own states */
 	OOM_LEVER_TILE_SMALL,   /* smaller pieces, where it works in pieces already */
 	OOM_LEVER_SAVE_ALONE,   /* a checkpoint of one process */
+	OOM_LEVER_PIXELS,       /* how large images are that a model sees */
 	OOM_LEVER_SCALE,        /* what is scaled up to the size of an image */
 	OOM_LEVERS
 };
@@ -87,6 +88,8 @@ void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const
 void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *text);
 /* What weights (and, in full training, their states) take on one card by the model's name; *each: bytes a parameter. */
 double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, double *each);
+/* What is reserved and idle would have been enough, in one piece. */
+bool oom_stranded_enough(const struct oom_crash *c);
 bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work);
 bool oom_alone_too_large(const struct oom_crash *c);
 /* One request larger than all that the process held until then. */

@@ -57,13 +57,29 @@ static bool is_of_torch(const char *dialect)
 	return false;
 }
 
+/* These are the device's before they are the program's. */
+static bool of_device(enum oom_lever lever)
+{
+	return lever == OOM_LEVER_OPTIMIZER || lever == OOM_LEVER_FRAGMENT || lever == OOM_LEVER_OTHERS;
+}
+
+/* A device of PyTorch's other than NVIDIA's: its row stands beside the frameworks'. */
+static bool is_device(const char *runtime)
+{
+	const struct oom_dialect *const d = find(runtime);
+
+	return d && d->base && !strcmp(d->base, "torch") && is_of_torch(runtime);
+}
+
 /* The program's words first, then its device's, then everybody's. */
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever)
 {
 	/* what PyTorch's frameworks call theirs is nothing to a script of theirs on JAX */
 	const bool foreign = of_torch_alone(lever) && is_other_runtime(runtime) && is_of_torch(dialect);
-	const char *text = foreign ? NULL : own_words(dialect, lever);
+	const char *text = foreign ? NULL : of_device(lever) && is_device(runtime) ? own_words(runtime, lever) : NULL;
 
+	if (!text && !foreign)
+		text = own_words(dialect, lever);
 	if (!text)
 		text = own_words(runtime, lever);
 	if (!text && of_torch_alone(lever) && is_other_runtime(runtime))

@@ -237,15 +237,6 @@ static bool big_array(const struct oom_crash *c)
 	       c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30;
 }
 
-/* What the allocator has and does not use is more than was asked for. */
-static bool stranded_enough(const struct oom_crash *c)
-{
-	const uint64_t idle = c->bytes[OOM_CRASH_RESERVED_UNALLOCATED];
-
-	return c->known[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TOTAL] / 32 &&
-	       !oom_alone_too_large(c) && c->part != OOM_PART_ENGINE;
-}
-
 /* They free weights, states or what is kept for the backward pass: beside one tensor that is larger than the card
  * they change nothing. */
 static bool spares_the_rest(enum oom_lever l)
@@ -308,6 +299,9 @@ static void of_each_work(const struct oom_crash *c, enum oom_cause cause, struct
 /* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
 static bool is_set(const struct oom_crash *c, enum oom_lever l)
 {
+	/* one input at a time */
+	if (l == OOM_LEVER_REQUESTS && (c->set & OOM_SET(OOM_LEVER_BATCH)) && !shares(c))
+		return true;
 	return l != OOM_LEVER_KV && !(l == OOM_LEVER_TILE && c->part == OOM_PART_IMAGE) && (c->set & OOM_SET(l)) != 0;
 }
 
@@ -328,10 +322,16 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c))
 		add(c, a, "", lever(c, OOM_LEVER_LIMIT));
+	/* the largest batch of a model that sees is one of images */
+	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
+		add(c, a, "", lever(c, OOM_LEVER_PIXELS));
 	if (of_memory && part && is_set(c, part))
 		told_already |= OOM_SET(part);
 	else if (of_memory && part)
 		add(c, a, "", lever(c, instead(c, cause, part)));
+	if (of_memory && c->sees && work != OOM_WORK_LOADING && work != OOM_WORK_SAVING && work != OOM_WORK_UNKNOWN && !has_own(c, OOM_LEVER_TILE) &&
+	    (c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_INFERENCE || c->part == OOM_PART_WARMUP || c->phase == OOM_CRASH_EVAL))
+		add(c, a, "", lever(c, OOM_LEVER_PIXELS));
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c))
 		add(c, a, "", lever(c, OOM_LEVER_LONGEST));
 	if (of_memory && engine)
@@ -357,7 +357,7 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 			    words_of(c, instead(c, cause, levers[i])));
 	}
 	/* pieces that would be enough, were they one: behind what helps surely */
-	if (cause == OOM_CAUSE_TOO_LARGE && stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT)) {
+	if (cause == OOM_CAUSE_TOO_LARGE && oom_stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT)) {
 		if (a->n_fix == OOM_ANSWER_FIXES)
 			a->n_fix--;
 		add(c, a, "", lever(c, instead(c, cause, OOM_LEVER_FRAGMENT)));
@@ -377,7 +377,7 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	/* unified memory: the limit is a share of it */
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && a->n_fix == OOM_ANSWER_FIXES)
 		a->n_fix--;
-	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && levers)
 		add(c, a, "", lever(c, OOM_LEVER_WATERMARK));
 	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN && !plenty(c))
 		add(c, a, "if it has no more than usual: ", lever(c, OOM_LEVER_OTHERS));
@@ -387,7 +387,10 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 			add(c, a, "", lever(c, of_its_own[i]));
 	if (levers && !a->n_fix)
 		add(c, a, "", lever(c, work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS));
-	if (!levers)
+	if (!levers) {
 		of_each_work(c, cause, a);
+		if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
+			add(c, a, "", lever(c, OOM_LEVER_WATERMARK));
+	}
 	return told_already;
 }

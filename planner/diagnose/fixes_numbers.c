@@ -71,6 +71,15 @@ bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work)
 	       !(c->set & OOM_SET(OOM_LEVER_SHARD)) && oom_weights_bytes(c, work, &each) > (double)c->bytes[OOM_CRASH_TOTAL];
 }
 
+/* What the allocator has and does not use is more than was asked for. */
+bool oom_stranded_enough(const struct oom_crash *c)
+{
+	const uint64_t idle = c->bytes[OOM_CRASH_RESERVED_UNALLOCATED];
+
+	return c->known[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TOTAL] / 32 &&
+	       !oom_alone_too_large(c) && c->part != OOM_PART_ENGINE;
+}
+
 /* A whole layer is as large as its share of what was loaded: so many more must stay on the host. The option is the
  * first word of those about it. */
 static void layers(const struct oom_crash *c, const char *offload, struct oom_crash_answer *a)

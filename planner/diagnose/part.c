@@ -219,6 +219,9 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	/* models of language have a vocabulary */
 	static const char *const language[] = {"logits", "vocab", "transformers", "ForCausalLM", "lm_head", "llama", "Llama", "gpt", "GPT",
 					       "Qwen", "qwen", "megatron", "trl", "unsloth", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", "trainer.py", NULL};
+	/* of models that see, not of those that draw */
+	static const char *const pixels[] = {"max_pixels", "_vl/", "_vl.py", "vision_tower", "pixel_values", "grid_thw", "limit_mm_per_prompt", "limit-mm-per-prompt",
+					     "multi-modal", "multimodal", "vision_model", NULL};
 	const char *const line = oom_line_begin(begin, at);
 	const bool layered = oom_runtime_is(c, OOM_RUNTIME_LAYERED);
 	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
@@ -226,6 +229,7 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 
 	c->part = OOM_PART_UNKNOWN;
 	c->language = any(begin, end, language);
+	c->sees = any(begin, end, pixels);
 	if (oom_text_find(line, oom_line_end(at, end), "warmup model") || oom_text_find(line, oom_line_end(at, end), "determine_num_available_blocks") ||
 	    oom_text_find(line, oom_line_end(at, end), "determine_available_memory")) {
 		c->part = OOM_PART_WARMUP;

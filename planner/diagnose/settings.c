@@ -228,6 +228,16 @@ static bool is_advice(const char *begin, const char *name)
 	return !is_one_of(word_before(begin, &end), end, self);
 }
 
+/* "(max_num_batched_tokens / max_num_seqs = 8192)": a part of a formula. */
+static bool is_term(const char *begin, const char *name)
+{
+	const char *p = name;
+
+	while (p > begin && p[-1] == ' ')
+		p--;
+	return p > begin && p < name && strchr("/*+", p[-1]);
+}
+
 /* With its dashes, and with the prefix that dots tie to it: "actor.rollout.gpu_memory_utilization". */
 static const char *spelled(const char *begin, const char *name)
 {
@@ -245,7 +255,7 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 	char text[LONGEST_VALUE];
 	const char *const told = value_of(name + n, end, dashed, text);
 
-	if (!told || is_advice(begin, name))
+	if (!told || is_advice(begin, name) || is_term(begin, name))
 		return;
 	if (!is_no(told) || !strcmp(told, "0") || oom_told_off(name, n))
 		oom_told_note(c, spelled(begin, name), name, n, told);
@@ -279,6 +289,9 @@ static void by_signs(struct oom_crash *c, const char *begin, const char *end)
 	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
 		if (oom_text_find(begin, end, signs[i].sign))
 			c->set |= OOM_SET(signs[i].lever);
+	/* the call that ran */
+	if (oom_text_find(begin, end, "scaled_dot_product_attention("))
+		oom_told_note(c, "sdpa", "sdpa", strlen("sdpa"), "");
 	/* 4 or 8 bits: the option that asks for it has done its work */
 	if ((c->set & OOM_SET(OOM_LEVER_QUANT)) && !oom_told(c, "load_in_4bit"))
 		oom_told_note(c, "load_in_4bit", "load_in_4bit", strlen("load_in_4bit"), "");

@@ -12,12 +12,12 @@
 
 #include "tables.h"
 
-enum { FLAG = -1, OFF = -2 };
+enum { FLAG = -1, OFF = -2, HALF = -3 };
 /* In names "-" and "_" are the same. */
 static const struct {
 	const char *name;
 	const char *as;         /* what it is called in the words; NULL: the same */
-	double least;           /* no less than this; FLAG: it has no number; OFF: it is told by "false" */
+	double least;           /* no less than this; FLAG: it has no number; OFF: it is told by "false"; HALF: by a type of 16 bits */
 } rows[] = {
 	/* shares of the card */
 	{"gpu_memory_utilization", NULL, 0.1},
@@ -62,6 +62,10 @@ static const struct {
 	{"max_batch_total_tokens", NULL, 256},
 	{"max_batch_size", NULL, 1},
 	{"max_num_tokens", NULL, 256},
+	{"maxNumTokens", "max_num_tokens", 256},
+	{"maxBatchSize", "max_batch_size", 1},
+	{"max_pixels", NULL, 50176},
+	{"image_max_pixels", NULL, 50176},
 	{"max_prefill_token_num", NULL, 256},
 	{"np", NULL, 1},
 	{"parallel", "np", 1},
@@ -88,6 +92,9 @@ static const struct {
 	{"batch", NULL, 1},
 	{"max_tokens", NULL, 256},
 	{"num_images_per_prompt", NULL, 1},
+	{"calib_samples", NULL, 16},
+	{"calib_seqlen", NULL, 256},
+	{"n_samples", NULL, 16},
 	{"eval_accumulation_steps", NULL, 1},
 	{"dataloader_num_workers", NULL, 0},
 	{"preprocessing_num_workers", NULL, 1},
@@ -117,6 +124,10 @@ static const struct {
 	{"fp16_full_eval", "bf16_full_eval", FLAG},
 	{"preprocess_logits_for_metrics", NULL, FLAG},
 	{"sync_module_states", NULL, FLAG},
+	{"sdpa", NULL, FLAG},
+	{"torch_dtype", NULL, HALF},
+	{"torch_dtype", "dtype", HALF},
+	{"dtype", NULL, HALF},
 	{"use_mmap", NULL, FLAG},
 	{"XLA_PYTHON_CLIENT_PREALLOCATE", NULL, OFF},
 };
@@ -155,14 +166,17 @@ static bool number_of(const char *value, double *v)
 void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, size_t n, const char *value)
 {
 	const size_t long_name = (size_t)(name - spelled) + n;
-	struct oom_crash_told *const t = &c->told[c->n_told];
 	double v = 0;
 
 	/* of one letter or two only with their dash: "-c 4096" */
-	if (c->n_told == OOM_CRASH_TOLD || long_name >= sizeof(t->name) || (n < 3 && (name == spelled || name[-1] != '-')))
+	if (long_name >= sizeof(c->told[0].name) || (n < 3 && (name == spelled || name[-1] != '-')))
 		return;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		if (!same_name(name, n, rows[i].name) || is_known(c, i))
+		struct oom_crash_told *const t = &c->told[c->n_told];
+
+		if (c->n_told == OOM_CRASH_TOLD)
+			return;
+		if (!same_name(name, n, rows[i].name) || is_known(c, i) || (rows[i].least == HALF && !strstr(value, "16")))
 			continue;
 		if (rows[i].least >= 0 && (!number_of(value, &v) || v < 0 || v > 1e7))
 			return;
@@ -174,7 +188,6 @@ void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, s
 		t->value = v;
 		t->row = (uint8_t)i;
 		c->n_told++;
-		return;
 	}
 }
 

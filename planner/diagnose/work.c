@@ -1,6 +1,13 @@
 /* What was going on when it ran out, by phase and program. Only a training has the fixes of a training. */
 #include "tables.h"
 
+static bool draws(const struct oom_crash *c)
+{
+	const char *const tiles = oom_lever_in(oom_program_dialect(c, false), "torch", OOM_LEVER_TILE);
+
+	return oom_runtime_is(c, OOM_RUNTIME_TORCH) && tiles && tiles != oom_lever_in("torch", "torch", OOM_LEVER_TILE);
+}
+
 enum oom_crash_work oom_crash_work(const struct oom_crash *c)
 {
 	const enum oom_activity does = oom_program_of(c)->activity;
@@ -36,6 +43,9 @@ enum oom_crash_work oom_crash_work(const struct oom_crash *c)
 	default:
 		break;
 	}
+	/* who can draw, and says no word of a training, draws */
+	if (does == OOM_ACTIVITY_EITHER && !c->trains && draws(c))
+		return OOM_WORK_INFERENCE;
 	return infers			      ? OOM_WORK_INFERENCE :
 	       does == OOM_ACTIVITY_TESTS     ? OOM_WORK_TESTING :
 	       does == OOM_ACTIVITY_TRAINS    ? OOM_WORK_TRAINING :

@@ -87,6 +87,25 @@ static const struct {
 	 "fewer objects", NULL, "scaled up to the size of the image", "masks of all objects at once"},
 	{"keras-team/keras#13376", "ResourceExhaustedError: OOM when allocating tensor with shape[300,64,256,256] and type float on GPU:0 by allocator GPU_0_bfc\n", 1,
 	 "batch", NULL, "that shape, 300, is", "the first dimension is the batch"},
+	{"vllm-project/vllm#22173", "WARNING profiling.py: The sequence length used for profiling (max_num_batched_tokens / max_num_seqs = 8192) is too short to hold the "
+				    "multi-modal embeddings\n" TRACE AT("/l/vllm/worker/worker.py", "determine_num_available_blocks", "self.model_runner.profile_run()") FULL, 1,
+	 "limit_mm_per_prompt lower", "8192", NULL, "the trial run's largest batch is one of images, and a formula is no option"},
+	{"EvolvingLMMs-Lab/lmms-eval#436", "lmms_eval --model qwen2_vl --batch_size 1\n" TRACE AT("/w/lmms_eval/models/qwen2_vl.py", "generate_until", "self.model.generate(x)")
+				    AT("/w/transformers/models/qwen2_vl/modeling_qwen2_vl.py", "forward",
+														"x = self.act(x)") FULL, 1,
+	 "max_pixels lower", "batch of prompts", NULL, "one prompt at a time: what is large are its images"},
+	{"pytorch/pytorch#152351", TRACE AT("/l/transformers/trainer.py", "training_step", "self.accelerator.backward(loss)")
+				   "RuntimeError: MPS backend out of memory (MPS allocated: 11.00 GB, other allocations: 6.00 GB, max allowed: 18.13 GB). Tried to allocate 400.00 MB "
+				   "on private pool.\n", 6, "an optimizer with less state", "bnb", NULL, "bitsandbytes has no kernels there"},
+	{"Legal-NLP-EkStep/legal_NER#6", TRACE AT("/l/spacy/training/loop.py", "train_while_improving", "nlp.update(") FULL, 1, "[training.batcher]", "AdamW", NULL,
+	 "spaCy's batches are set in its configuration"},
+	{"unslothai/unsloth#432", TRACE AT("/t/train.py", "<module>", "model.save_pretrained_merged(d, t)") AT("/l/unsloth/save.py", "unsloth_save_model", "w = f(p)") FULL, 1,
+	 "maximum_memory_usage", NULL, NULL, "the merge has an option of its own"},
+	{"InternLM/lmdeploy#2915", "lmdeploy lite auto_awq m --calib-samples 128 --calib-seqlen 2048\n" TRACE AT("/o/lmdeploy/lite/quantization/calibration.py", "calibrate",
+														"_ = model(data)") FULL, 1,
+	 "--calib-samples 128 -> 64, --calib-seqlen 2048 -> 1024", "(AWQ) model", NULL, "who makes an AWQ model has none yet"},
+	{"casper-hansen/AutoAWQ#242", TRACE AT("/t/awq/quantize/quantizer.py", "_get_input_feat", "x = layer(x)") AT("/l/m.py", "forward", "a = scaled_dot_product_attention(q, k, v)")
+				      FULL, 1, "fewer and shorter samples", "sdpa", NULL, "the call that ran is the one without scores"},
 	/* ---- layers, by their size: 2300 MiB on 23 layers are 100 each; 150 MiB need two, and one is spared ---- */
 	{"mozilla-ai/llamafile#372", "llm_load_tensors: offloaded 23/23 layers to GPU\nllm_load_tensors:        CPU buffer size =   250.00 MiB\n"
 				     "llm_load_tensors:      CUDA0 buffer size =  2300.00 MiB\nllama_new_context_with_model: n_ctx      = 512\n"
