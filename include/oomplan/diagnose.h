@@ -118,6 +118,7 @@ struct oom_crash {
 	size_t n_told;
 	uint64_t layers, layer_bytes;           /* what llama.cpp put on the card, and what one takes there; 0: unknown */
 	int64_t first_dimension;                /* of the shape of three and more that was refused; 0: none is given */
+	bool offloads;                          /* an optimizer's states lie in host memory */
 	bool sees;                              /* images or video go into the model */
 	bool language;                          /* the code has a vocabulary or tokens */
 	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */

@@ -75,6 +75,8 @@ void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, s
 bool oom_told_off(const char *name, size_t n);
 /* The number that an option was given, by its name in the words; 1 for one without a number; 0: it is not told. */
 double oom_told(const struct oom_crash *c, const char *name);
+/* What to leave out that takes memory, of the host or the card; NULL: nothing of the kind is told. */
+const char *oom_told_cost(const struct oom_crash *c, bool host);
 /* Words of a lever with the run's own numbers in them, and without what it has set; NULL: nothing is left. */
 const char *oom_told_words(const struct oom_crash *c, const char *words, char *buf, size_t size);
 /* What the n-th of such bits is called: "gradient checkpointing"; NULL behind the last. */

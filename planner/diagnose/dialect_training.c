@@ -330,7 +330,9 @@ const struct oom_dialect oom_dialects_training[] = {
 	{"sentence-transformers", "trainer", "sbert.net", "UKPLab/sentence-transformers@85ec64559f",
 	 {L(REQUESTS) = "encode(batch_size=...) lower",
 	  L(CONTEXT) = "model.max_seq_length lower",
-	  L(BATCH) = "CachedMultipleNegativesRankingLoss with a small mini_batch_size keeps the batch, else per_device_train_batch_size lower"}},
+	  L(LENGTH) = "model.max_seq_length lower (this changes what is learnt)",
+	  L(BATCH) = "per_device_train_batch_size lower (with fit() batch_size of the DataLoader), or CachedMultipleNegativesRankingLoss with a small mini_batch_size, which keeps the "
+	      "batch; model.max_seq_length lower"}},
 	{"diffusers-train", "trainer", "diffusers training scripts, sd-scripts", "kohya-ss/sd-scripts@48d368fa55, huggingface/diffusers@58eb52c080",
 	 {L(BATCH) = "--train_batch_size 1 with --gradient_accumulation_steps",
 	  L(RECOMPUTE) = "--gradient_checkpointing",

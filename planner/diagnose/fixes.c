@@ -40,7 +40,9 @@ static const struct {
 	{CAUSE(NOT_OOM), ANY, 0, DO(V(READ))},
 	{CAUSE(SHM), ANY, 0, DO(V(SHM), V(WORKERS))},
 	{CAUSE(HOST_RAM), DATA, 0, DO(V(WORKERS), V(HOST))},
-	{CAUSE(HOST_RAM), LOADING | SETUP | SERVER_SETUP, 0, DO(V(LOAD_HOST), V(HOST))},
+	{CAUSE(HOST_RAM), LOADING | SERVER_SETUP, 0, DO(V(LOAD_HOST), V(HOST))},
+	/* states are made after the weights were read */
+	{CAUSE(HOST_RAM), SETUP, 0, DO(V(HOST), V(LOAD_HOST))},
 	{CAUSE(HOST_RAM), SAVING, 0, DO(V(SAVE), V(HOST))},
 	{CAUSE(HOST_RAM), TRAINING | EVAL, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
 	{CAUSE(HOST_RAM), INFERENCE, 0, DO(V(HOST), V(LOAD_HOST))},
@@ -319,6 +321,8 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 		return 0;
 	}
 	oom_fixes_of_numbers(c, cause, lever(c, OOM_LEVER_OFFLOAD), a);
+	if (of_memory || cause == OOM_CAUSE_HOST_RAM)
+		oom_fix_add(a, "", oom_told_cost(c, cause == OOM_CAUSE_HOST_RAM));
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c))
 		add(c, a, "", lever(c, OOM_LEVER_LIMIT));
@@ -347,6 +351,9 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 			told_already |= OOM_SET(levers[i]);
 		if (is_set(c, levers[i]) || is_pointless(c, cause, levers[i]))
 			continue;
+		/* one array is no second copy of the weights */
+		if (levers[i] == OOM_LEVER_LOAD_HOST && big_array(c))
+			continue;
 		/* of the limit, all is said above; of parts that nobody named, on a condition */
 		if (!told || levers[i] != OOM_LEVER_HOST)
 			add(c, a,
@@ -355,6 +362,12 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 			    levers[i] == OOM_LEVER_LOAD_HOST && (work == OOM_WORK_UNKNOWN || work == OOM_WORK_TRAINING || work == OOM_WORK_EVAL) ? "if a model was being loaded: " :
 								"",
 			    words_of(c, instead(c, cause, levers[i])));
+	}
+	/* not the first card: what lies on the others can be more */
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_LAYERED) && c->gpu_index > 0 && a->n_fix) {
+		if (a->n_fix == OOM_ANSWER_FIXES)
+			a->n_fix--;
+		add(c, a, "", lever(c, OOM_LEVER_SPREAD));
 	}
 	/* pieces that would be enough, were they one: behind what helps surely */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT)) {

@@ -29,6 +29,9 @@ void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *tex
 			snprintf(a->fix[i], sizeof(a->fix[0]), "%s", text);
 			return;
 		}
+		/* another that begins with the same thing to do */
+		if (!*prefix && strcspn(text, ",;:") > 12 && strcspn(text, ",;:") == strcspn(a->fix[i], ",;:") && !strncmp(text, a->fix[i], strcspn(text, ",;:")))
+			return;
 		/* one more word about the same option */
 		if (!*prefix && option(text) && option(text) == option(a->fix[i]) && !strncmp(text, a->fix[i], option(text)))
 			return;

@@ -69,7 +69,12 @@ static const struct {
 	{"/cache_utils.py", 0, OOM_PART_KV, 0},
 	{"\\cache_utils.py", 0, OOM_PART_KV, 0},
 	{"key_cache", 0, OOM_PART_KV, 0},
-	{"past_key_value", 0, OOM_PART_KV, 0},
+	/* what is passed through a call is not what it asks for */
+	{"past_key_value[", 0, OOM_PART_KV, 0},
+	{"past_key_values[", 0, OOM_PART_KV, 0},
+	{"past_key_value.update(", 0, OOM_PART_KV, 0},
+	{"past_key_values.update(", 0, OOM_PART_KV, 0},
+	{"layer_past[", 0, OOM_PART_KV, 0},
 	{"_canonical_mask", 0, OOM_PART_SCORES, 0},
 	{"causal_mask", 0, OOM_PART_SCORES, 0},
 	{"attn_weights", 0, OOM_PART_SCORES, 0},
@@ -81,6 +86,8 @@ static const struct {
 	{"attention_basic", 0, OOM_PART_SCORES, 0},
 	{"baddbmm(", 0, OOM_PART_SCORES, 0},
 	{"attn_scores", 0, OOM_PART_SCORES, 0},
+	{"softmax(scores", 0, OOM_PART_SCORES, 0},
+	{"softmax(attn", 0, OOM_PART_SCORES, 0},
 	/* queries against keys: the indices of both remain */
 	{"j d -> b i j", 0, OOM_PART_SCORES, 0},
 	{"j d -> b h i j", 0, OOM_PART_SCORES, 0},

@@ -85,7 +85,7 @@ static const struct oom_program programs[] = {
 	{"trainer", "the Trainer of transformers", OOM_ACTIVITY_TRAINS, "trainer",
 	 {"transformers/trainer.py", "transformers\\trainer.py", "transformers.trainer", "per_device_train_batch_size",
 	  "_inner_training_loop", "run_clm.py", "run_mlm.py", "***** Running training"}, NULL, {"accelerate"}},
-	{"sentence-transformers", "sentence-transformers", OOM_ACTIVITY_EITHER, "sentence-transformers", {"@sentence_transformers"}, NULL, {NULL}},
+	{"sentence-transformers", "sentence-transformers", OOM_ACTIVITY_EITHER, "sentence-transformers", {"@sentence_transformers"}, NULL, {"trainer"}},
 	{"torchtune", "torchtune", OOM_ACTIVITY_TRAINS, "torchtune", {"@torchtune", "tune run"}, NULL, {NULL}},
 	{"whisper", "Whisper", OOM_ACTIVITY_INFERS, "whisper", {"@whisper", "@faster_whisper", "@whisperx", "whisperjav"}, NULL, {NULL}},
 	{"quantiser", "the quantiser", OOM_ACTIVITY_INFERS, "quantisers",

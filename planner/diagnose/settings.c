@@ -359,6 +359,8 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 		c->set |= OOM_SET(OOM_LEVER_FRAGMENT);
 	c->sharded = (c->set & OOM_SET(OOM_LEVER_SHARD)) || c->rank >= 0 || oom_told(c, "nproc_per_node") > 1 || oom_text_find(begin, end, "fsdp") ||
 		     oom_text_find(begin, end, "FSDP") || oom_text_find(begin, end, "deepspeed") || oom_text_find(begin, end, "FullyShard") || oom_text_find(begin, end, "fully_sharded");
+	c->offloads = oom_text_find(begin, end, "CPUAdam") || oom_text_find(begin, end, "offload_opt") || oom_text_find(begin, end, "z3_offload") ||
+		      oom_text_find(begin, end, "z2_offload") || oom_text_find(begin, end, "adam_offload");
 	/* who trains and gives a share to an engine, or makes one: vLLM's LLM(), SGLang's Engine() */
 	c->engine = oom_told(c, "gpu_memory_utilization") || oom_told(c, "vllm_gpu_memory_utilization") ||
 		    oom_told(c, "sglang_mem_fraction_static") || oom_text_find(begin, end, "vllm/entrypoints/llm.py") ||
@@ -368,7 +370,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	oom_decode_model_name(c, begin, end);
 	layers(c, begin, end);
 	/* "batch size=1", as people write it */
-	if (oom_text_find(begin, end, "batch size=1") || oom_text_find(begin, end, "batch size of 1 ") ||
+	if (oom_text_find(begin, end, "batch size per device = 1\n") || oom_text_find(begin, end, "batch size=1") || oom_text_find(begin, end, "batch size of 1 ") ||
 	    oom_text_find(begin, end, "batch size = 1\n") || oom_text_find(begin, end, "batch size is 1"))
 		c->set |= OOM_SET(OOM_LEVER_BATCH);
 	/* folders of Windows: "C:\", "\Lib\site-packages" */

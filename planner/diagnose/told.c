@@ -129,6 +129,13 @@ static const struct {
 	{"torch_dtype", "dtype", HALF},
 	{"dtype", NULL, HALF},
 	{"use_mmap", NULL, FLAG},
+	{"highvram", NULL, FLAG},
+	{"gpu_only", NULL, FLAG},
+	{"no_half", NULL, FLAG},
+	{"no_mmap", NULL, FLAG},
+	{"disable_mmap", NULL, FLAG},
+	{"mlock", NULL, FLAG},
+	{"disable_gradient_checkpointing", NULL, FLAG},
 	{"XLA_PYTHON_CLIENT_PREALLOCATE", NULL, OFF},
 };
 
@@ -205,6 +212,28 @@ double oom_told(const struct oom_crash *c, const char *name)
 		if (!strcmp(in_words(&c->told[i]), name))
 			return rows[c->told[i].row].least < 0 ? 1 : c->told[i].value;
 	return 0;
+}
+
+/* Options that take memory for speed: what to do without first. */
+static const struct {
+	const char *name, *words;
+	bool host;              /* of the host's memory */
+} costs[] = {
+	{"highvram", "without --highvram: models stay on the card after they were used", false},
+	{"gpu_only", "without --gpu-only: text encoders and decoders lie on the card as well", false},
+	{"no_half", "without --no-half: weights in 32 bits are twice as large", false},
+	{"disable_gradient_checkpointing", "without disable_gradient_checkpointing: activations of all layers are kept", false},
+	{"no_mmap", "without --no-mmap: the file is then mapped, not copied", true},
+	{"disable_mmap", "without --disable-mmap: the file is then mapped, not copied", true},
+	{"mlock", "without --mlock: pages that are not in use can then leave the memory", true},
+};
+
+const char *oom_told_cost(const struct oom_crash *c, bool host)
+{
+	for (size_t i = 0; i < sizeof(costs) / sizeof(costs[0]); i++)
+		if (costs[i].host == host && oom_told(c, costs[i].name) > 0)
+			return costs[i].words;
+	return NULL;
 }
 
 /* ---- in the words ---- */

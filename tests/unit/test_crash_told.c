@@ -106,6 +106,22 @@ static const struct {
 	 "--calib-samples 128 -> 64, --calib-seqlen 2048 -> 1024", "(AWQ) model", NULL, "who makes an AWQ model has none yet"},
 	{"casper-hansen/AutoAWQ#242", TRACE AT("/t/awq/quantize/quantizer.py", "_get_input_feat", "x = layer(x)") AT("/l/m.py", "forward", "a = scaled_dot_product_attention(q, k, v)")
 				      FULL, 1, "fewer and shorter samples", "sdpa", NULL, "the call that ran is the one without scores"},
+	{"microsoft/foundry-dev-tools#37", TRACE AT("/l/transformers/trainer.py", "training_step", "loss = self.compute_loss(m)")
+					   AT("/m/modeling_phi.py", "forward", "h = self.transformer(ids, past_key_values=past_key_values)")
+					   AT("/m/modeling_phi.py", "forward", "a = torch.softmax(scores, dim=-1)") FULL, 1,
+	 "sdpa", NULL, "scores or mask", "what is passed through a call is not what it asks for"},
+	{"own", "python main.py --highvram\ngot prompt\n" TRACE AT("/c/ComfyUI/comfy/model_management.py", "load_models_gpu", "m.model_load(x)")
+		"torch.OutOfMemoryError: Allocation on device\n", 1, "without --highvram", "and --highvram", NULL, "an option that takes memory is left out first"},
+	/* 9e9 x 12 bytes = 100.6 GiB */
+	{"hiyouga/LlamaFactory#4629", "deepspeed --num_gpus 1 train.py --deepspeed ds_z3_offload_config.json --model_name_or_path THUDM/glm-4-9b-chat\n"
+				      "[INFO] [utils.py:791:see_memory_usage] Before initializing optimizer states\n"
+				      "[ERROR] [launch.py:321:sigkill_handler] ['python', 'train.py'] exits with return code = -9\n", 1,
+	 "nvme", NULL, "100.6 GiB", "states that are offloaded, counted"},
+	{"XLabs-AI/x-flux#12", "INFO -   Instantaneous batch size per device = 1\n" TRACE AT("/x/train_flux_lora.py", "main", "accelerator.backward(loss)") FULL, 1,
+	 "gradient_checkpointing", "train_batch_size", "a batch of one", "the log says so"},
+	{"ollama/ollama#6860", "llama_new_context_with_model: n_ctx = 4096\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 144.00 MiB on device 4: cudaMalloc failed: "
+			       "out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA4 buffer of size 150994944\n" TRACE
+			       AT("/d/demo.py", "<module>", "llm = LlamaCpp("), 6, "less for the card that refused", NULL, NULL, "the fifth card is not the first"},
 	/* ---- layers, by their size: 2300 MiB on 23 layers are 100 each; 150 MiB need two, and one is spared ---- */
 	{"mozilla-ai/llamafile#372", "llm_load_tensors: offloaded 23/23 layers to GPU\nllm_load_tensors:        CPU buffer size =   250.00 MiB\n"
 				     "llm_load_tensors:      CUDA0 buffer size =  2300.00 MiB\nllama_new_context_with_model: n_ctx      = 512\n"
