@@ -77,6 +77,11 @@ bool oom_told_off(const char *name, size_t n);
 double oom_told(const struct oom_crash *c, const char *name);
 /* What to leave out that takes memory, of the host or the card; NULL: nothing of the kind is told. */
 const char *oom_told_cost(const struct oom_crash *c, bool host);
+/* What the words call an option, and the least that it can be; negative: it has no number. */
+const char *oom_told_as(const struct oom_crash_told *t);
+double oom_told_least(const struct oom_crash_told *t);
+/* The n bytes at p are that name, whichever line it is spelled with. */
+bool oom_told_same(const char *p, size_t n, const char *name);
 /* Words of a lever with the run's own numbers in them, and without what it has set; NULL: nothing is left. */
 const char *oom_told_words(const struct oom_crash *c, const char *words, char *buf, size_t size);
 /* What the n-th of such bits is called: "gradient checkpointing"; NULL behind the last. */
@@ -84,6 +89,14 @@ const char *oom_setting_called(uint64_t levers, size_t n);
 
 /* fixes.c: what to change, for that cause. The levers that would have been named if the run had not pulled them. */
 uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a);
+/* fixes_order.c: at most so many, in order; those behind the last are 0. NULL: nobody knows what ran. */
+enum { OOM_MAX_LEVERS = 6 };
+const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause);
+/* What the program that ran calls it; and whether in words of its own, not everybody's. */
+const char *oom_lever_of(const struct oom_crash *c, enum oom_lever lever);
+bool oom_lever_own(const struct oom_crash *c, enum oom_lever lever);
+/* Refused though more than the request is said to be free: a smaller one need not fare better. */
+bool oom_plenty(const struct oom_crash *c);
 /* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
 /* One more thing to do; what another says already is not said again. */

@@ -1,186 +1,23 @@
-/* What to change: one table of cause x work -> levers, in the words of the program that ran.
- *
- * The work is what was going on: training, inference, loading, ... A training's levers are never offered
- * for work that trains nothing. Order of the levers: what costs nothing first, what changes results
- * last (playbook M1, M4). What the run has set already is not advised again. */
-#include <inttypes.h>
+/* What to change, in the words of the program that ran: the levers of fixes_order.c, but for what is set or pointless,
+ * with the run's own numbers in them. */
 #include <stdio.h>
 #include <string.h>
 
 #include "tables.h"
 
-#define BIT(x) (1u << (x))
-
-/* ---- the table ---- */
-
-#define ANY 0xffffffffu
-#define TRAINING BIT(OOM_WORK_TRAINING)
-#define INFERENCE BIT(OOM_WORK_INFERENCE)
-#define EVAL BIT(OOM_WORK_EVAL)
-#define LOADING BIT(OOM_WORK_LOADING)
-#define SAVING BIT(OOM_WORK_SAVING)
-#define SETUP BIT(OOM_WORK_SETUP)
-#define SERVER_SETUP BIT(OOM_WORK_SERVER_SETUP)
-#define DATA BIT(OOM_WORK_DATA)
-#define COMPILING BIT(OOM_WORK_COMPILING)
-#define COLLECTIVE BIT(OOM_WORK_COLLECTIVE)
-#define TESTING BIT(OOM_WORK_TESTING)
-#define UNKNOWN BIT(OOM_WORK_UNKNOWN)
-#define CAUSE(name) BIT(OOM_CAUSE_##name)
-#define DO(...) {__VA_ARGS__}
-#define V(name) OOM_LEVER_##name
-
-enum { MAX_LEVERS = 6 };
-/* The first row that meets both. */
-static const struct {
-	unsigned causes, works;
-	unsigned phases;        /* 0: any */
-	enum oom_lever levers[MAX_LEVERS];
-} rows[] = {
-	{CAUSE(NOT_OOM), ANY, 0, DO(V(READ))},
-	{CAUSE(SHM), ANY, 0, DO(V(SHM), V(WORKERS))},
-	{CAUSE(HOST_RAM), DATA, 0, DO(V(WORKERS), V(HOST))},
-	{CAUSE(HOST_RAM), LOADING | SERVER_SETUP, 0, DO(V(LOAD_HOST), V(HOST))},
-	/* states are made after the weights were read */
-	{CAUSE(HOST_RAM), SETUP, 0, DO(V(HOST), V(LOAD_HOST))},
-	{CAUSE(HOST_RAM), SAVING, 0, DO(V(SAVE), V(HOST))},
-	{CAUSE(HOST_RAM), TRAINING | EVAL, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
-	{CAUSE(HOST_RAM), INFERENCE, 0, DO(V(HOST), V(LOAD_HOST))},
-	{CAUSE(HOST_RAM), ANY, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
-	{CAUSE(EVAL_LOGITS), ANY, 0, DO(V(EVAL), V(EVAL_BATCH))},
-	{CAUSE(LONGEST_BATCH), ANY, 0, DO(V(LONGEST), V(BATCH), V(RECOMPUTE))},
-	{CAUSE(STEP_2), ANY, 0, DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER))},
-	{CAUSE(LEAK), ANY, 0, DO(V(LEAK))},
-	{CAUSE(KV_CACHE), ANY, 0, DO(V(KV), V(QUANT), V(SPREAD))},
-	{CAUSE(WRONG_CAPACITY), ANY, 0, DO(V(CAPACITY))},
-	{CAUSE(WATERMARK_CAP), ANY, 0, DO(V(WATERMARK), V(QUANT))},
-	{CAUSE(BUFFER_LIMIT), LOADING, BIT(OOM_CRASH_LOAD), DO(V(LOAD), V(QUANT), V(LIMIT))},
-	{CAUSE(BUFFER_LIMIT), ANY, 0, DO(V(LIMIT))},
-	{CAUSE(FRACTION_CAP), INFERENCE | SERVER_SETUP, 0, DO(V(CAP), V(REQUESTS))},
-	{CAUSE(FRACTION_CAP), TRAINING, 0, DO(V(CAP), V(BATCH))},
-	{CAUSE(FRACTION_CAP), ANY, 0, DO(V(CAP))},
-	{CAUSE(OTHER_PROCESS), SERVER_SETUP | INFERENCE, 0, DO(V(OTHERS), V(ROOM))},
-	{CAUSE(OTHER_PROCESS), TESTING, 0, DO(V(TESTS), V(OTHERS))},
-	{CAUSE(OTHER_PROCESS), ANY, 0, DO(V(OTHERS))},
-	{CAUSE(FRAGMENTATION), TRAINING, 0, DO(V(FRAGMENT), V(BATCH), V(LONGEST))},
-	{CAUSE(FRAGMENTATION), INFERENCE | SERVER_SETUP, 0, DO(V(FRAGMENT), V(REQUESTS), V(CONTEXT))},
-	{CAUSE(FRAGMENTATION), LOADING, 0, DO(V(FRAGMENT), V(LOAD))},
-	{CAUSE(FRAGMENTATION), ANY, 0, DO(V(FRAGMENT))},
-	/* too much, or nobody knows why */
-	{ANY, TRAINING, BIT(OOM_CRASH_OPTIMIZER), DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(ADAPTER))},
-	{ANY, TRAINING, 0, DO(V(BATCH), V(RECOMPUTE), V(PRECISION), V(LOGITS), V(OPTIMIZER), V(SHARD))},
-	{ANY, INFERENCE, 0, DO(V(REQUESTS), V(CONTEXT), V(ROOM), V(TILE), V(QUANT), V(OFFLOAD))},
-	{ANY, EVAL, 0, DO(V(EVAL_BATCH), V(EVAL))},
-	{ANY, LOADING, BIT(OOM_CRASH_TO_DEVICE), DO(V(PLACE), V(LOAD), V(QUANT), V(OFFLOAD))},
-	{ANY, LOADING, 0, DO(V(LOAD), V(QUANT), V(OFFLOAD), V(SPREAD))},
-	{ANY, SAVING, 0, DO(V(SAVE))},
-	{ANY, SERVER_SETUP, 0, DO(V(ROOM), V(REQUESTS), V(GRAPHS), V(CONTEXT), V(SPREAD), V(QUANT))},
-	{CAUSE(TOO_LARGE), SETUP, 0, DO(V(SHARD), V(QUANT), V(OFFLOAD), V(OTHERS))},
-	{ANY, SETUP, 0, DO(V(OTHERS), V(SHARD), V(QUANT), V(OFFLOAD))},
-	{CAUSE(UNKNOWN), DATA, 0, DO(V(WORKERS), V(SHM), V(HOST))},
-	{ANY, DATA, 0, DO(V(WORKERS), V(PINNED))},
-	{ANY, COMPILING, 0, DO(V(COMPILE))},
-	{ANY, COLLECTIVE, 0, DO(V(COLLECTIVE), V(OTHERS))},
-	{ANY, TESTING, 0, DO(V(TESTS), V(OTHERS))},
-};
-
-/* Programs that draw or speak rather than serve have their own order: weights wait on the host, the
- * decoder works in tiles. */
-static const enum oom_lever of_pictures[MAX_LEVERS] = DO(V(OFFLOAD), V(TILE), V(CONTEXT), V(REQUESTS), V(QUANT), V(ROOM));
-static const enum oom_lever of_layers[MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
-/* No vocabulary and no sequence: what grows are the activations of images. */
-static const enum oom_lever of_images[MAX_LEVERS] = DO(V(BATCH), V(PRECISION), V(LENGTH), V(RECOMPUTE));
-/* Weights and cache have their share by then: what is captured beside them needs room, or is left out. */
-static const enum oom_lever of_graphs[MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V(REQUESTS), V(CONTEXT), V(SPREAD));
-/* By the model's name: no batch is small enough for weights, or states, that are larger than the card. */
-static const enum oom_lever of_weights[MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(OFFLOAD));
-static const enum oom_lever of_states[MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
-/* An engine that has its share of the card beside the trainer. */
-static const enum oom_lever of_engines[MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
-static const enum oom_lever of_servers[MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
-
 /* Where the table names nothing that the program has: what it says in words of its own. */
-static const enum oom_lever of_its_own[] = {V(PLACE), V(LOAD), V(BATCH), V(CONTEXT)};
-static const enum oom_lever of_refusals[MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
-static const enum oom_lever of_training_loads[MAX_LEVERS] = DO(V(LOAD), V(SHARD));
-static const enum oom_lever of_restored[MAX_LEVERS] = DO(V(RESTORE), V(SHARD), V(OPTIMIZER));
-static const enum oom_lever of_traces[MAX_LEVERS] = DO(V(EXPORT), V(QUANT), V(OTHERS));
-static const enum oom_lever of_compiled_steps[MAX_LEVERS] = DO(V(COMPILE), V(BATCH), V(RECOMPUTE), V(SHARD), V(PRECISION), V(OPTIMIZER));
-
-static const char *lever(const struct oom_crash *c, enum oom_lever l)
-{
-	const enum oom_crash_work work = oom_crash_work(c);
-	/* what a training loads, saves or sets up is set where the training is */
-	const bool trains = work == OOM_WORK_TRAINING || (c->trains && work != OOM_WORK_INFERENCE && work != OOM_WORK_EVAL);
-
-	return oom_lever_in(oom_program_dialect(c, trains), oom_runtime_named(c->framework)->as.dialect, l);
-}
-
-/* In words of its own, not everybody's. */
-static bool has_own(const struct oom_crash *c, enum oom_lever l)
-{
-	return lever(c, l) && lever(c, l) != oom_lever_in("torch", "torch", l);
-}
-
-/* Refused though more than the request is said to be free: a smaller one need not fare better. */
-static bool plenty(const struct oom_crash *c)
-{
-	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_FREE] / 2 > c->bytes[OOM_CRASH_TRIED];
-}
-
-static const enum oom_lever *order(const struct oom_crash *c, enum oom_crash_work work,
-				   enum oom_cause cause)
-{
-	const struct oom_program *const p = oom_program_of(c);
-	const bool short_of = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN;
-	const bool runs = work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP;
-
-	if (oom_format_of(c)->first[0])
-		return oom_format_of(c)->first;
-	if (cause == OOM_CAUSE_UNKNOWN && plenty(c))
-		return of_refusals;
-	if (short_of && c->part == OOM_PART_TRACE)
-		return of_traces;
-	/* a device map is no way to train on many */
-	if (short_of && work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && c->trains && has_own(c, OOM_LEVER_LOAD) && lever(c, OOM_LEVER_SHARD))
-		return of_training_loads;
-	if (short_of && c->part == OOM_PART_RESTORED)
-		return of_restored;
-	/* XLA compiles a whole step */
-	if (short_of && work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
-		return of_compiled_steps;
-	if (short_of && oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING))
-		return work == OOM_WORK_TRAINING ? of_states : of_weights;
-	if (short_of && work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) &&
-	    (!lever(c, OOM_LEVER_ADAPTER) || (!c->language && !has_own(c, OOM_LEVER_ADAPTER))))
-		return of_images;
-	if (short_of && c->part == OOM_PART_GRAPHS && p->activity == OOM_ACTIVITY_SERVES)
-		return of_graphs;
-	if (short_of && work == OOM_WORK_SETUP && p->activity == OOM_ACTIVITY_TRAINS && c->engine && has_own(c, OOM_LEVER_ROOM))
-		return of_engines;
-	if (short_of && runs && has_own(c, OOM_LEVER_TILE))
-		return of_pictures;
-	if (short_of && runs && !lever(c, OOM_LEVER_GRAPHS) && has_own(c, OOM_LEVER_KV))
-		return of_layers;
-	if (short_of && work == OOM_WORK_INFERENCE && p->activity == OOM_ACTIVITY_SERVES)
-		return of_servers;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if ((rows[i].causes & BIT(cause)) && (rows[i].works & BIT(work)) &&
-		    (!rows[i].phases || rows[i].phases & BIT(c->phase)))
-			return rows[i].levers;
-	return NULL;
-}
+static const enum oom_lever of_its_own[] = {OOM_LEVER_PLACE, OOM_LEVER_LOAD, OOM_LEVER_BATCH, OOM_LEVER_CONTEXT};
 
 /* A server that takes a share of the card when it starts, and makes its cache of it. */
 static bool shares(const struct oom_crash *c)
 {
-	return oom_program_of(c)->activity == OOM_ACTIVITY_SERVES && lever(c, OOM_LEVER_GRAPHS) && has_own(c, OOM_LEVER_ROOM);
+	return oom_program_of(c)->activity == OOM_ACTIVITY_SERVES && oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_ROOM);
 }
 
 /* Not what always runs in parts: its words say no other way. */
 static bool saves_alone(const struct oom_crash *c)
 {
-	return c->part != OOM_PART_GATHERED && lever(c, OOM_LEVER_SAVE_ALONE);
+	return c->part != OOM_PART_GATHERED && oom_lever_of(c, OOM_LEVER_SAVE_ALONE);
 }
 
 /* What a cause that is none of memory asks for, and messages that are of one part. */
@@ -190,10 +27,10 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_cause cause, e
 
 	if (lever == OOM_LEVER_READ && read)
 		return read;
-	if (lever == OOM_LEVER_FRAGMENT && (c->windows || oom_format_is(c, OOM_FORMAT_OLD)) && !has_own(c, lever))
+	if (lever == OOM_LEVER_FRAGMENT && (c->windows || oom_format_is(c, OOM_FORMAT_OLD)) && !oom_lever_own(c, lever))
 		return OOM_LEVER_SPLIT;
 	/* a training's loader says in its words what else there is to do */
-	if (lever == OOM_LEVER_LOAD && (c->set & OOM_SET(OOM_LEVER_QUANT)) && !(c->trains && has_own(c, lever) && has_own(c, OOM_LEVER_SHARD)))
+	if (lever == OOM_LEVER_LOAD && (c->set & OOM_SET(OOM_LEVER_QUANT)) && !(c->trains && oom_lever_own(c, lever) && oom_lever_own(c, OOM_LEVER_SHARD)))
 		return OOM_LEVER_LOAD_SMALL;
 	/* nothing is gathered where one process saves */
 	if (lever == OOM_LEVER_SAVE && cause != OOM_CAUSE_HOST_RAM && !c->sharded && saves_alone(c))
@@ -206,7 +43,7 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_cause cause, e
 	/* its cache is as large as the share that it was given */
 	if (lever == OOM_LEVER_KV && cause != OOM_CAUSE_KV_CACHE && shares(c))
 		return OOM_LEVER_ROOM;
-	if (lever == OOM_LEVER_HOST && c->windows && !has_own(c, lever))
+	if (lever == OOM_LEVER_HOST && c->windows && !oom_lever_own(c, lever))
 		return OOM_LEVER_PAGEFILE;
 	/* what is left of a cache that is quantised already */
 	if (lever == OOM_LEVER_KV && (c->set & OOM_SET(OOM_LEVER_KV)))
@@ -219,7 +56,7 @@ static const char *words_of(const struct oom_crash *c, enum oom_lever l)
 {
 	if (l == OOM_LEVER_OTHERS && shares(c) && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_FREE] < c->bytes[OOM_CRASH_TOTAL] / 10)
 		return oom_lever_in("torch", "torch", l);
-	return lever(c, l);
+	return oom_lever_of(c, l);
 }
 
 /* Words with the run's own numbers in them; false: they leave nothing to do that is not done. */
@@ -274,7 +111,7 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	if (l == OOM_LEVER_ROOM && c->part == OOM_PART_WARMUP)
 		return true;
 	/* who has no vocabulary has no logits to speak of */
-	return (l == OOM_LEVER_LOGITS && !has_own(c, OOM_LEVER_LOGITS)) ||
+	return (l == OOM_LEVER_LOGITS && !oom_lever_own(c, OOM_LEVER_LOGITS)) ||
 	       /* frames show what ran, and it was no decoder of images */
 	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER) && c->part != OOM_PART_IMAGE);
 }
@@ -285,17 +122,17 @@ static void of_each_work(const struct oom_crash *c, enum oom_cause cause, struct
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_dwarfs_the_rest(c))
 		add(c, a, "", "look at that one request first: an input far longer or larger than the others, or attention that keeps a matrix of length x "
 			      "length (scaled_dot_product_attention or flash attention keep none)");
-	add(c, a, "if it was training: ", lever(c, OOM_LEVER_BATCH));
+	add(c, a, "if it was training: ", oom_lever_of(c, OOM_LEVER_BATCH));
 	if (c->phase == OOM_CRASH_FORWARD || c->trains)
-		add(c, a, "if it was training: ", lever(c, OOM_LEVER_RECOMPUTE));
+		add(c, a, "if it was training: ", oom_lever_of(c, OOM_LEVER_RECOMPUTE));
 	if (!c->trains)
-		add(c, a, "if it was generating or serving: ", lever(c, OOM_LEVER_REQUESTS));
+		add(c, a, "if it was generating or serving: ", oom_lever_of(c, OOM_LEVER_REQUESTS));
 	if (c->phase == OOM_CRASH_FORWARD)
-		add(c, a, "if it was not training: ", lever(c, OOM_LEVER_NO_GRAD));
+		add(c, a, "if it was not training: ", oom_lever_of(c, OOM_LEVER_NO_GRAD));
 	else if (!oom_alone_too_large(c) && !oom_dwarfs_the_rest(c))
-		add(c, a, "if the model was being loaded: ", lever(c, OOM_LEVER_LOAD));
+		add(c, a, "if the model was being loaded: ", oom_lever_of(c, OOM_LEVER_LOAD));
 	if (cause == OOM_CAUSE_UNKNOWN)
-		add(c, a, "in any case: ", lever(c, OOM_LEVER_OTHERS));
+		add(c, a, "in any case: ", oom_lever_of(c, OOM_LEVER_OTHERS));
 }
 
 /* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
@@ -310,9 +147,9 @@ static bool is_set(const struct oom_crash *c, enum oom_lever l)
 uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
 {
 	uint64_t told_already = 0;
-	const enum oom_lever *levers = order(c, work, cause);
+	const enum oom_lever *levers = oom_levers(c, work, cause);
 	const enum oom_lever part = work == OOM_WORK_TRAINING ? oom_part_of(c)->trains : oom_part_of(c)->runs;
-	const bool engine = work == OOM_WORK_TRAINING && c->engine && has_own(c, OOM_LEVER_ROOM);
+	const bool engine = work == OOM_WORK_TRAINING && c->engine && oom_lever_own(c, OOM_LEVER_ROOM);
 	const bool of_memory = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN || cause == OOM_CAUSE_BUFFER_LIMIT;
 
 	if (of_memory && oom_no_device_has(c)) {
@@ -320,31 +157,31 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 			   "corrupt input or file); smaller batches do not help");
 		return 0;
 	}
-	oom_fixes_of_numbers(c, cause, lever(c, OOM_LEVER_OFFLOAD), a);
+	oom_fixes_of_numbers(c, cause, oom_lever_of(c, OOM_LEVER_OFFLOAD), a);
 	if (of_memory || cause == OOM_CAUSE_HOST_RAM)
 		oom_fix_add(a, "", oom_told_cost(c, cause == OOM_CAUSE_HOST_RAM));
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c))
-		add(c, a, "", lever(c, OOM_LEVER_LIMIT));
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_LIMIT));
 	/* the largest batch of a model that sees is one of images */
 	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
-		add(c, a, "", lever(c, OOM_LEVER_PIXELS));
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_PIXELS));
 	if (of_memory && part && is_set(c, part))
 		told_already |= OOM_SET(part);
 	else if (of_memory && part)
-		add(c, a, "", lever(c, instead(c, cause, part)));
-	if (of_memory && c->sees && work != OOM_WORK_LOADING && work != OOM_WORK_SAVING && work != OOM_WORK_UNKNOWN && !has_own(c, OOM_LEVER_TILE) &&
+		add(c, a, "", oom_lever_of(c, instead(c, cause, part)));
+	if (of_memory && c->sees && work != OOM_WORK_LOADING && work != OOM_WORK_SAVING && work != OOM_WORK_UNKNOWN && !oom_lever_own(c, OOM_LEVER_TILE) &&
 	    (c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_INFERENCE || c->part == OOM_PART_WARMUP || c->phase == OOM_CRASH_EVAL))
-		add(c, a, "", lever(c, OOM_LEVER_PIXELS));
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_PIXELS));
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c))
-		add(c, a, "", lever(c, OOM_LEVER_LONGEST));
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_LONGEST));
 	if (of_memory && engine)
-		add(c, a, "", lever(c, OOM_LEVER_ROOM));
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_ROOM));
 	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))
-		add(c, a, "", lever(c, OOM_LEVER_ARRAY));
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_ARRAY));
 	if (cause == OOM_CAUSE_HOST_RAM)
 		add(c, a, "", oom_format_of(c)->limit);
-	for (size_t i = 0; levers && i < MAX_LEVERS && levers[i]; i++) {
+	for (size_t i = 0; levers && i < OOM_MAX_LEVERS && levers[i]; i++) {
 		const bool told = cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
 
 		if (is_set(c, levers[i]))
@@ -367,43 +204,43 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_LAYERED) && c->gpu_index > 0 && a->n_fix) {
 		if (a->n_fix == OOM_ANSWER_FIXES)
 			a->n_fix--;
-		add(c, a, "", lever(c, OOM_LEVER_SPREAD));
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_SPREAD));
 	}
 	/* pieces that would be enough, were they one: behind what helps surely */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT)) {
 		if (a->n_fix == OOM_ANSWER_FIXES)
 			a->n_fix--;
-		add(c, a, "", lever(c, instead(c, cause, OOM_LEVER_FRAGMENT)));
+		add(c, a, "", oom_lever_of(c, instead(c, cause, OOM_LEVER_FRAGMENT)));
 	}
 	/* a graph's buffers hold the scores, where attention keeps them */
-	if (of_memory && c->part == OOM_PART_SCRATCH && !is_set(c, OOM_LEVER_SCORES) && has_own(c, OOM_LEVER_SCORES))
-		add(c, a, "", lever(c, OOM_LEVER_SCORES));
+	if (of_memory && c->part == OOM_PART_SCRATCH && !is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_SCORES));
 	/* nothing left to halve: what remains changes what is learnt */
 	if (of_memory && work == OOM_WORK_TRAINING && (is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c)))
-		add(c, a, "", lever(c, OOM_LEVER_LENGTH));
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_LENGTH));
 	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !is_set(c, OOM_LEVER_QUANT)) {
 		if (is_set(c, OOM_LEVER_ADAPTER))
-			add(c, a, "", lever(c, OOM_LEVER_QUANT));
-		else if (is_set(c, OOM_LEVER_BATCH) && (c->language || has_own(c, OOM_LEVER_ADAPTER)))
-			add(c, a, "", lever(c, OOM_LEVER_ADAPTER));
+			add(c, a, "", oom_lever_of(c, OOM_LEVER_QUANT));
+		else if (is_set(c, OOM_LEVER_BATCH) && (c->language || oom_lever_own(c, OOM_LEVER_ADAPTER)))
+			add(c, a, "", oom_lever_of(c, OOM_LEVER_ADAPTER));
 	}
 	/* unified memory: the limit is a share of it */
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && a->n_fix == OOM_ANSWER_FIXES)
 		a->n_fix--;
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && levers)
-		add(c, a, "", lever(c, OOM_LEVER_WATERMARK));
-	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN && !plenty(c))
-		add(c, a, "if it has no more than usual: ", lever(c, OOM_LEVER_OTHERS));
+		add(c, a, "", oom_lever_of(c, OOM_LEVER_WATERMARK));
+	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN && !oom_plenty(c))
+		add(c, a, "if it has no more than usual: ", oom_lever_of(c, OOM_LEVER_OTHERS));
 	/* a program that has no such thing */
 	for (size_t i = 0; levers && !a->n_fix && i < sizeof(of_its_own) / sizeof(of_its_own[0]); i++)
-		if (has_own(c, of_its_own[i]))
-			add(c, a, "", lever(c, of_its_own[i]));
+		if (oom_lever_own(c, of_its_own[i]))
+			add(c, a, "", oom_lever_of(c, of_its_own[i]));
 	if (levers && !a->n_fix)
-		add(c, a, "", lever(c, work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS));
+		add(c, a, "", oom_lever_of(c, work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS));
 	if (!levers) {
 		of_each_work(c, cause, a);
 		if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
-			add(c, a, "", lever(c, OOM_LEVER_WATERMARK));
+			add(c, a, "", oom_lever_of(c, OOM_LEVER_WATERMARK));
 	}
 	return told_already;
 }

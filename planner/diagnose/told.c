@@ -1,12 +1,7 @@
-/* What the run was told by options of its own, and the advice that takes it into account: "gpu_memory_utilization
- * lower" to who set it to 0.98 is "gpu_memory_utilization 0.98 -> 0.95", and to who reads a batch of one there is no
- * smaller one.
+/* What the run was told by options of its own: numbers and switches that the answers have a use for.
  *
- * The names are those of the programs' documentation (dialect_*.c); which way a number goes is said by the words
- * themselves ("lower", "higher", "halved", "doubled"). */
-#include <ctype.h>
+ * The names are those of the programs' documentation (dialect_*.c). */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,7 +134,7 @@ static const struct {
 	{"XLA_PYTHON_CLIENT_PREALLOCATE", NULL, OFF},
 };
 
-static bool same_name(const char *p, size_t n, const char *name)
+bool oom_told_same(const char *p, size_t n, const char *name)
 {
 	for (size_t i = 0; i < n; i++)
 		if (name[i] != (p[i] == '-' ? '_' : p[i]))
@@ -147,9 +142,14 @@ static bool same_name(const char *p, size_t n, const char *name)
 	return !name[n];
 }
 
-static const char *in_words(const struct oom_crash_told *t)
+const char *oom_told_as(const struct oom_crash_told *t)
 {
 	return rows[t->row].as ? rows[t->row].as : rows[t->row].name;
+}
+
+double oom_told_least(const struct oom_crash_told *t)
+{
+	return rows[t->row].least;
 }
 
 /* One that is told twice stays as it was first: logs repeat the command line, and change it in their own words. */
@@ -183,7 +183,7 @@ void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, s
 
 		if (c->n_told == OOM_CRASH_TOLD)
 			return;
-		if (!same_name(name, n, rows[i].name) || is_known(c, i) || (rows[i].least == HALF && !strstr(value, "16")))
+		if (!oom_told_same(name, n, rows[i].name) || is_known(c, i) || (rows[i].least == HALF && !strstr(value, "16")))
 			continue;
 		if (rows[i].least >= 0 && (!number_of(value, &v) || v < 0 || v > 1e7))
 			return;
@@ -201,7 +201,7 @@ void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, s
 bool oom_told_off(const char *name, size_t n)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].least == OFF && same_name(name, n, rows[i].name))
+		if (rows[i].least == OFF && oom_told_same(name, n, rows[i].name))
 			return true;
 	return false;
 }
@@ -209,7 +209,7 @@ bool oom_told_off(const char *name, size_t n)
 double oom_told(const struct oom_crash *c, const char *name)
 {
 	for (size_t i = 0; i < c->n_told; i++)
-		if (!strcmp(in_words(&c->told[i]), name))
+		if (!strcmp(oom_told_as(&c->told[i]), name))
 			return rows[c->told[i].row].least < 0 ? 1 : c->told[i].value;
 	return 0;
 }
@@ -234,190 +234,4 @@ const char *oom_told_cost(const struct oom_crash *c, bool host)
 		if (costs[i].host == host && oom_told(c, costs[i].name) > 0)
 			return costs[i].words;
 	return NULL;
-}
-
-/* ---- in the words ---- */
-
-static bool of_token(char ch)
-{
-	return isalnum((unsigned char)ch) || ch == '_' || ch == '-' || ch == '.';
-}
-
-/* Where words speak of a name: all of its token, dashes and prefix with it. */
-static bool find(char *words, const char *name, char **from, char **to)
-{
-	for (char *p = words; *p;) {
-		char *const begin = p;
-		char *last;
-
-		if (!of_token(*p)) {
-			p++;
-			continue;
-		}
-		while (*p && of_token(*p))
-			p++;
-		for (last = p; last > begin && last[-1] == '.'; last--)
-			;
-		*from = begin;
-		*to = last;
-		for (char *q = last; q > begin && q[-1] != '.'; q--)
-			last = q - 1;
-		while (last < *to && *last == '-')
-			last++;
-		if (*to > last && same_name(last, (size_t)(*to - last), name))
-			return true;
-	}
-	return false;
-}
-
-static bool begins(const char *p, const char *word)
-{
-	return !strncmp(p, word, strlen(word));
-}
-
-/* Between two things that can be done each by itself, outside of brackets; the length of what divides them. */
-static size_t divides(const char *p)
-{
-	static const char *const marks[] = {", or ", ", and ", "; ", ", ", ": ", " and ", " or "};
-
-	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
-		if (begins(p, marks[i]))
-			return strlen(marks[i]);
-	return 0;
-}
-
-/* The clause that "at" lies in is taken out, with what ties it to the others. */
-static void drop(char *words, const char *at)
-{
-	char *from = words, *to, *p = words;
-	int depth = 0;
-	size_t n;
-
-	for (; p < at; p++) {
-		depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
-		if (!depth && (n = divides(p)) != 0) {
-			from = p + n;
-			p += n - 1;
-		}
-	}
-	for (to = p; *to && (depth || !divides(to)); to++)
-		depth += *to == '(' ? 1 : *to == ')' ? -1 : 0;
-	n = divides(to);
-	if (from > words && (!n || begins(to, ": "))) {
-		/* the last of several: what led to it goes as well */
-		for (from--; from > words && strchr(" ,;", from[-1]); from--)
-			;
-		if (from - words > 3 && begins(from - 3, " or"))
-			from -= 3;
-		else if (from - words > 4 && begins(from - 4, " and"))
-			from -= 4;
-		while (from > words && strchr(" ,;", from[-1]))
-			from--;
-		memmove(from, to, strlen(to) + 1);
-		return;
-	}
-	/* a reason with nothing to do before it */
-	if (from == words && begins(to, ": "))
-		*words = 0;
-	else
-		memmove(from, to + n, strlen(to + n) + 1);
-}
-
-static const struct {
-	const char *word;
-	int way;
-} ways[] = {{"lower", -1}, {"halved", -1}, {"smaller", -1}, {"higher", 1}, {"doubled", 1}};
-
-/* Which way a number goes: the word behind its name, up to the end of its clause. */
-static int way_of(const char *to)
-{
-	const size_t span = strcspn(to, ",;:(");
-
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		const char *const p = strstr(to, ways[i].word);
-
-		if (p && p < to + span)
-			return ways[i].way;
-	}
-	return 0;
-}
-
-/* Behind a name: its word, and an example in brackets. */
-static char *behind(char *to)
-{
-	for (size_t i = 0; *to == ' ' && i < sizeof(ways) / sizeof(ways[0]); i++)
-		if (begins(to + 1, ways[i].word)) {
-			to += 1 + strlen(ways[i].word);
-			break;
-		}
-	if (begins(to, " (") && isdigit((unsigned char)to[2]) && strchr(to, ')'))
-		to = strchr(to, ')') + 1;
-	return to;
-}
-
-/* A share gives what was missing and half a GiB, at least three hundredths; a number halves. */
-static double moved(const struct oom_crash *c, const struct oom_crash_told *t, int way)
-{
-	const double least = rows[t->row].least, total = (double)c->bytes[OOM_CRASH_TOTAL];
-	const double missing = c->known[OOM_CRASH_TRIED] ? (double)c->bytes[OOM_CRASH_TRIED] - (double)c->bytes[OOM_CRASH_FREE] : 0;
-	double step = 0.03;
-
-	if (least <= 0 || least >= 1)
-		return way > 0 ? t->value * 2 : floor(t->value / 2) > least ? floor(t->value / 2) : least;
-	if (total > 0 && missing > 0 && (missing + 536870912) / total > step)
-		step = (missing + 536870912) / total;
-	if (way > 0)
-		return t->value < 0.9 ? 0.9 : 0.95;
-	/* in hundredths, rounded down */
-	step = floor(100 * (t->value - step) + 1e-9) / 100;
-	return step > least ? step : least;
-}
-
-/* "NAME=1", "NAME 1": a value that the words themselves give. */
-static bool has_value(const char *to, double *v)
-{
-	char *end;
-
-	if (*to != '=' && *to != ' ')
-		return false;
-	*v = strtod(to + 1, &end);
-	return end > to + 1;
-}
-
-static void apply(const struct oom_crash *c, const struct oom_crash_told *t, char *words, size_t size)
-{
-	char *from, *to, rest[300], said[120];
-	double v, next;
-	int way;
-
-	if (!find(words, in_words(t), &from, &to))
-		return;
-	if (rows[t->row].least < 0) {
-		drop(words, from);
-		return;
-	}
-	way = way_of(to);
-	if (!way) {
-		if (has_value(to, &v) && t->value <= v)
-			drop(words, from);
-		return;
-	}
-	next = moved(c, t, way);
-	if ((way < 0 && t->value <= next) || (way > 0 && t->value >= next)) {
-		drop(words, from);
-		return;
-	}
-	snprintf(said, sizeof(said), "%s %.10g -> %.10g", t->name, t->value, next);
-	snprintf(rest, sizeof(rest), "%s", behind(to));
-	snprintf(from, size - (size_t)(from - words), "%s%s", said, rest);
-}
-
-const char *oom_told_words(const struct oom_crash *c, const char *words, char *buf, size_t size)
-{
-	if (!words)
-		return NULL;
-	snprintf(buf, size, "%s", words);
-	for (size_t i = 0; i < c->n_told && *buf; i++)
-		apply(c, &c->told[i], buf, size);
-	return *buf ? buf : NULL;
 }

@@ -1,0 +1,166 @@
+/* What to change, in order: one table of cause x work -> levers.
+ *
+ * The work is what was going on: training, inference, loading, ... A training's levers are never offered
+ * for work that trains nothing. Order of the levers: what costs nothing first, what changes results
+ * last (playbook M1, M4). What the run has set already is not advised again. */
+
+#include "tables.h"
+
+#define BIT(x) (1u << (x))
+
+/* ---- the table ---- */
+
+#define ANY 0xffffffffu
+#define TRAINING BIT(OOM_WORK_TRAINING)
+#define INFERENCE BIT(OOM_WORK_INFERENCE)
+#define EVAL BIT(OOM_WORK_EVAL)
+#define LOADING BIT(OOM_WORK_LOADING)
+#define SAVING BIT(OOM_WORK_SAVING)
+#define SETUP BIT(OOM_WORK_SETUP)
+#define SERVER_SETUP BIT(OOM_WORK_SERVER_SETUP)
+#define DATA BIT(OOM_WORK_DATA)
+#define COMPILING BIT(OOM_WORK_COMPILING)
+#define COLLECTIVE BIT(OOM_WORK_COLLECTIVE)
+#define TESTING BIT(OOM_WORK_TESTING)
+#define UNKNOWN BIT(OOM_WORK_UNKNOWN)
+#define CAUSE(name) BIT(OOM_CAUSE_##name)
+#define DO(...) {__VA_ARGS__}
+#define V(name) OOM_LEVER_##name
+
+/* The first row that meets both. */
+static const struct {
+	unsigned causes, works;
+	unsigned phases;        /* 0: any */
+	enum oom_lever levers[OOM_MAX_LEVERS];
+} rows[] = {
+	{CAUSE(NOT_OOM), ANY, 0, DO(V(READ))},
+	{CAUSE(SHM), ANY, 0, DO(V(SHM), V(WORKERS))},
+	{CAUSE(HOST_RAM), DATA, 0, DO(V(WORKERS), V(HOST))},
+	{CAUSE(HOST_RAM), LOADING | SERVER_SETUP, 0, DO(V(LOAD_HOST), V(HOST))},
+	/* states are made after the weights were read */
+	{CAUSE(HOST_RAM), SETUP, 0, DO(V(HOST), V(LOAD_HOST))},
+	{CAUSE(HOST_RAM), SAVING, 0, DO(V(SAVE), V(HOST))},
+	{CAUSE(HOST_RAM), TRAINING | EVAL, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
+	{CAUSE(HOST_RAM), INFERENCE, 0, DO(V(HOST), V(LOAD_HOST))},
+	{CAUSE(HOST_RAM), ANY, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
+	{CAUSE(EVAL_LOGITS), ANY, 0, DO(V(EVAL), V(EVAL_BATCH))},
+	{CAUSE(LONGEST_BATCH), ANY, 0, DO(V(LONGEST), V(BATCH), V(RECOMPUTE))},
+	{CAUSE(STEP_2), ANY, 0, DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER))},
+	{CAUSE(LEAK), ANY, 0, DO(V(LEAK))},
+	{CAUSE(KV_CACHE), ANY, 0, DO(V(KV), V(QUANT), V(SPREAD))},
+	{CAUSE(WRONG_CAPACITY), ANY, 0, DO(V(CAPACITY))},
+	{CAUSE(WATERMARK_CAP), ANY, 0, DO(V(WATERMARK), V(QUANT))},
+	{CAUSE(BUFFER_LIMIT), LOADING, BIT(OOM_CRASH_LOAD), DO(V(LOAD), V(QUANT), V(LIMIT))},
+	{CAUSE(BUFFER_LIMIT), ANY, 0, DO(V(LIMIT))},
+	{CAUSE(FRACTION_CAP), INFERENCE | SERVER_SETUP, 0, DO(V(CAP), V(REQUESTS))},
+	{CAUSE(FRACTION_CAP), TRAINING, 0, DO(V(CAP), V(BATCH))},
+	{CAUSE(FRACTION_CAP), ANY, 0, DO(V(CAP))},
+	{CAUSE(OTHER_PROCESS), SERVER_SETUP | INFERENCE, 0, DO(V(OTHERS), V(ROOM))},
+	{CAUSE(OTHER_PROCESS), TESTING, 0, DO(V(TESTS), V(OTHERS))},
+	{CAUSE(OTHER_PROCESS), ANY, 0, DO(V(OTHERS))},
+	{CAUSE(FRAGMENTATION), TRAINING, 0, DO(V(FRAGMENT), V(BATCH), V(LONGEST))},
+	{CAUSE(FRAGMENTATION), INFERENCE | SERVER_SETUP, 0, DO(V(FRAGMENT), V(REQUESTS), V(CONTEXT))},
+	{CAUSE(FRAGMENTATION), LOADING, 0, DO(V(FRAGMENT), V(LOAD))},
+	{CAUSE(FRAGMENTATION), ANY, 0, DO(V(FRAGMENT))},
+	/* too much, or nobody knows why */
+	{ANY, TRAINING, BIT(OOM_CRASH_OPTIMIZER), DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(ADAPTER))},
+	{ANY, TRAINING, 0, DO(V(BATCH), V(RECOMPUTE), V(PRECISION), V(LOGITS), V(OPTIMIZER), V(SHARD))},
+	{ANY, INFERENCE, 0, DO(V(REQUESTS), V(CONTEXT), V(ROOM), V(TILE), V(QUANT), V(OFFLOAD))},
+	{ANY, EVAL, 0, DO(V(EVAL_BATCH), V(EVAL))},
+	{ANY, LOADING, BIT(OOM_CRASH_TO_DEVICE), DO(V(PLACE), V(LOAD), V(QUANT), V(OFFLOAD))},
+	{ANY, LOADING, 0, DO(V(LOAD), V(QUANT), V(OFFLOAD), V(SPREAD))},
+	{ANY, SAVING, 0, DO(V(SAVE))},
+	{ANY, SERVER_SETUP, 0, DO(V(ROOM), V(REQUESTS), V(GRAPHS), V(CONTEXT), V(SPREAD), V(QUANT))},
+	{CAUSE(TOO_LARGE), SETUP, 0, DO(V(SHARD), V(QUANT), V(OFFLOAD), V(OTHERS))},
+	{ANY, SETUP, 0, DO(V(OTHERS), V(SHARD), V(QUANT), V(OFFLOAD))},
+	{CAUSE(UNKNOWN), DATA, 0, DO(V(WORKERS), V(SHM), V(HOST))},
+	{ANY, DATA, 0, DO(V(WORKERS), V(PINNED))},
+	{ANY, COMPILING, 0, DO(V(COMPILE))},
+	{ANY, COLLECTIVE, 0, DO(V(COLLECTIVE), V(OTHERS))},
+	{ANY, TESTING, 0, DO(V(TESTS), V(OTHERS))},
+};
+
+/* Programs that draw or speak rather than serve have their own order: weights wait on the host, the
+ * decoder works in tiles. */
+static const enum oom_lever of_pictures[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(TILE), V(CONTEXT), V(REQUESTS), V(QUANT), V(ROOM));
+static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
+/* No vocabulary and no sequence: what grows are the activations of images. */
+static const enum oom_lever of_images[OOM_MAX_LEVERS] = DO(V(BATCH), V(PRECISION), V(LENGTH), V(RECOMPUTE));
+/* Weights and cache have their share by then: what is captured beside them needs room, or is left out. */
+static const enum oom_lever of_graphs[OOM_MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V(REQUESTS), V(CONTEXT), V(SPREAD));
+/* By the model's name: no batch is small enough for weights, or states, that are larger than the card. */
+static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(OFFLOAD));
+static const enum oom_lever of_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
+/* An engine that has its share of the card beside the trainer. */
+static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
+static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
+
+static const enum oom_lever of_refusals[OOM_MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
+static const enum oom_lever of_training_loads[OOM_MAX_LEVERS] = DO(V(LOAD), V(SHARD));
+static const enum oom_lever of_restored[OOM_MAX_LEVERS] = DO(V(RESTORE), V(SHARD), V(OPTIMIZER));
+static const enum oom_lever of_traces[OOM_MAX_LEVERS] = DO(V(EXPORT), V(QUANT), V(OTHERS));
+static const enum oom_lever of_compiled_steps[OOM_MAX_LEVERS] = DO(V(COMPILE), V(BATCH), V(RECOMPUTE), V(SHARD), V(PRECISION), V(OPTIMIZER));
+
+const char *oom_lever_of(const struct oom_crash *c, enum oom_lever l)
+{
+	const enum oom_crash_work work = oom_crash_work(c);
+	/* what a training loads, saves or sets up is set where the training is */
+	const bool trains = work == OOM_WORK_TRAINING || (c->trains && work != OOM_WORK_INFERENCE && work != OOM_WORK_EVAL);
+
+	return oom_lever_in(oom_program_dialect(c, trains), oom_runtime_named(c->framework)->as.dialect, l);
+}
+
+/* In words of its own, not everybody's. */
+bool oom_lever_own(const struct oom_crash *c, enum oom_lever l)
+{
+	return oom_lever_of(c, l) && oom_lever_of(c, l) != oom_lever_in("torch", "torch", l);
+}
+
+/* Refused though more than the request is said to be free: a smaller one need not fare better. */
+bool oom_plenty(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_FREE] / 2 > c->bytes[OOM_CRASH_TRIED];
+}
+
+const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work,
+				   enum oom_cause cause)
+{
+	const struct oom_program *const p = oom_program_of(c);
+	const bool short_of = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN;
+	const bool runs = work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP;
+
+	if (oom_format_of(c)->first[0])
+		return oom_format_of(c)->first;
+	if (cause == OOM_CAUSE_UNKNOWN && oom_plenty(c))
+		return of_refusals;
+	if (short_of && c->part == OOM_PART_TRACE)
+		return of_traces;
+	/* a device map is no way to train on many */
+	if (short_of && work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && c->trains && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_of(c, OOM_LEVER_SHARD))
+		return of_training_loads;
+	if (short_of && c->part == OOM_PART_RESTORED)
+		return of_restored;
+	/* XLA compiles a whole step */
+	if (short_of && work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
+		return of_compiled_steps;
+	if (short_of && oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING))
+		return work == OOM_WORK_TRAINING ? of_states : of_weights;
+	if (short_of && work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) &&
+	    (!oom_lever_of(c, OOM_LEVER_ADAPTER) || (!c->language && !oom_lever_own(c, OOM_LEVER_ADAPTER))))
+		return of_images;
+	if (short_of && c->part == OOM_PART_GRAPHS && p->activity == OOM_ACTIVITY_SERVES)
+		return of_graphs;
+	if (short_of && work == OOM_WORK_SETUP && p->activity == OOM_ACTIVITY_TRAINS && c->engine && oom_lever_own(c, OOM_LEVER_ROOM))
+		return of_engines;
+	if (short_of && runs && oom_lever_own(c, OOM_LEVER_TILE))
+		return of_pictures;
+	if (short_of && runs && !oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV))
+		return of_layers;
+	if (short_of && work == OOM_WORK_INFERENCE && p->activity == OOM_ACTIVITY_SERVES)
+		return of_servers;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if ((rows[i].causes & BIT(cause)) && (rows[i].works & BIT(work)) &&
+		    (!rows[i].phases || rows[i].phases & BIT(c->phase)))
+			return rows[i].levers;
+	return NULL;
+}
