@@ -67,13 +67,16 @@ static struct oom_val next_block(struct oom_tape *t, const struct oom_blocks *b,
 				 const struct oom_val qkv[3], struct oom_val gk, struct oom_val gv)
 {
 	const uint64_t e = b->block, hd = b->heads * b->d, keys = (4 + b->random) * e;
-	struct oom_val side[2], x[2];
+	struct oom_val side[2], x[3];
 
 	for (int i = 0; i < 2; i++) {
-		x[0] = part(t, qkv[1 + i], t->m_b, 4 * e * hd);
-		x[1] = part(t, i ? gv : gk, t->m_b, b->random * e * hd);
-		side[i] = oom_name(l, join(t, x, 2, t->m_b, keys * hd));
+		/* four, one by one: of the sums that their gradients come to two are enough */
+		x[0] = part(t, qkv[1 + i], t->m_b, 3 * e * hd);
+		x[1] = part(t, qkv[1 + i], t->m_b, e * hd);
+		x[2] = part(t, i ? gv : gk, t->m_b, b->random * e * hd);
+		side[i] = oom_name(l, join(t, x, 3, t->m_b, keys * hd));
 	}
+	oom_name(l, oom_new(t, "seq_pad", t->m_b, (struct oom_dim){keys, NULL}, b->mask_dt));
 	oom_name(l, oom_new(t, "rand_pad", t->m_b, (struct oom_dim){b->heads * e * keys, NULL},
 			b->mask_dt));
 	return one_block(t, b, l, qkv[0], side[0], side[1], t->m_b, e * keys);
@@ -93,9 +96,9 @@ static struct oom_val middle(struct oom_tape *t, const struct oom_blocks *b, str
 			x[j] = part(t, qkv[1 + i], m, hd);
 		band[i] = oom_name(l, join(t, x, 3, m, 3 * hd));
 	}
-	x[1] = oom_name(l, scores(t, b, q, band[0], m, 3 * e));
-	x[2] = oom_name(l, scores(t, b, q,
-			      oom_op_copy(t, "reshape", part(t, gk, m, r * hd)), m, r * e));
+	x[1] = oom_name(l, scores(t, b, oom_op_copy(t, "reshape", oom_keep(q)), band[0], m, 3 * e));
+	x[2] = oom_op_copy(t, "reshape", oom_keep(q));
+	x[2] = oom_name(l, scores(t, b, x[2], oom_op_copy(t, "reshape", part(t, gk, m, r * hd)), m, r * e));
 	x[0] = oom_name(l, scores(t, b, q, part(t, qkv[1], t->m_b, e * hd), m, e));
 	x[3] = oom_name(l, scores(t, b, q, part(t, qkv[1], t->m_b, e * hd), m, e));
 	/* (1.0 - rand_mask) * penalty */
@@ -107,16 +110,16 @@ static struct oom_val middle(struct oom_tape *t, const struct oom_blocks *b, str
 	p = oom_name(l, oom_op_softmax(t, y, false));
 	y = oom_op_bmm(t, "context", part(t, p, m, 3 * e * h), band[1], m,
 		       (struct oom_dim){hd, NULL}, 3 * e);
-	y = oom_op_add_inplace(t, y,
+	y = oom_op_add_in_view(t, y,
 			       oom_op_bmm(t, "context", part(t, p, m, r * e * h),
 					  oom_op_copy(t, "reshape", part(t, gv, m, r * hd)), m,
 					  (struct oom_dim){hd, NULL}, r * e));
 	for (int i = 0; i < 2; i++)
-		y = oom_op_add_inplace(t, y,
+		y = oom_op_add_in_view(t, y,
 				       oom_op_bmm(t, "context", part(t, p, m, e * h),
 						  part(t, qkv[2], t->m_b, e * hd), m,
 						  (struct oom_dim){hd, NULL}, e));
-	return oom_leave(&f, y);
+	return oom_leave(&f, oom_op_over(t, "view", y));
 }
 
 /* torch_gather_b2: the random blocks of every block but the first and last. */
@@ -141,22 +144,33 @@ struct oom_val oom_block_attention(struct oom_tape *t, const struct oom_blocks *
 	const uint16_t m_rand = oom_len_padded(t, t->m_b, e, -4),
 		       m_mid = oom_len_padded(t, t->m_b, e, -8);
 	struct oom_frame f = {.t = t}, l = {.t = t};
-	const struct oom_val qkv[3] = {q = oom_arg(&f, q), k = oom_arg(&f, k), v = oom_arg(&f, v)};
-	struct oom_val gk, gv, x[4], y;
+	struct oom_val qkv[3], gk, gv, x[4], y;
 
+	q = oom_arg(&f, q);
+	k = oom_arg(&f, k);
+	v = oom_arg(&f, v);
+	/* blocked_query_matrix and its kin: views, of which all parts but the first and last block's keys are */
+	qkv[0] = oom_name(&f, oom_op_viewed(t, oom_keep(q)));
+	qkv[1] = oom_name(&f, oom_op_viewed(t, oom_keep(k)));
+	qkv[2] = oom_name(&f, oom_op_viewed(t, oom_keep(v)));
+
+	oom_name(&l, oom_new(t, "rand_attn", oom_len_chunks(t, t->m_b, b->block, -2), (struct oom_dim){h * b->random, NULL},
+			     OOM_I64));
 	oom_name(&l, oom_new(t, "rand_mask", m_rand, (struct oom_dim){h * b->random * e, NULL},
 			 b->mask_dt));
-	gk = oom_name(&l, gathered(t, b, k, m_rand));
-	gv = oom_name(&l, gathered(t, b, v, m_rand));
-	x[0] = one_block(t, b, &l, q, k, v, t->m_bs, e);
+	gk = oom_name(&l, oom_op_viewed(t, gathered(t, b, oom_keep(qkv[1]), m_rand)));
+	gv = oom_name(&l, oom_op_viewed(t, gathered(t, b, oom_keep(qkv[2]), m_rand)));
+	x[0] = one_block(t, b, &l, qkv[0], k, v, t->m_bs, e);
 	x[1] = oom_name(&l, next_block(t, b, &l, qkv, gk, gv));
 	x[2] = middle(t, b, &l, qkv, gk, gv, m_mid);
 	x[3] = oom_name(&l, next_block(t, b, &l, qkv, gk, gv));
-	y = one_block(t, b, &l, q, k, v, t->m_bs, e);
+	y = one_block(t, b, &l, qkv[0], k, v, t->m_bs, e);
 	/* five parts are joined; the first and the last count as one here */
-	x[0] = join(t, (struct oom_val[]){x[0], y}, 2, t->m_b, 2 * e * hd);
+	x[0] = oom_name(&l, join(t, (struct oom_val[]){x[0], y}, 2, t->m_b, 2 * e * hd));
 	y = join(t, x, 4, t->m_bs, hd);
-	y = oom_op_mul(t, y, oom_new(t, "from mask", t->m_bs, D(1), b->dt));
+	/* from_mask.to(hidden_states.dtype) */
+	y = oom_op_mul(t, y, b->dt == OOM_F32 && b->mask_dt != OOM_I64 ? oom_input(t, "from mask", t->m_bs, 1, b->dt) :
+						  oom_new(t, "from mask", t->m_bs, D(1), b->dt));
 	*weights = oom_new(t, "attention probs", t->m_bss, (struct oom_dim){h, "n_heads"},
 			   (enum oom_dtype)y.dt);
 	return oom_leave(&f, oom_op_merge_heads(t, oom_leave(&l, y)));

@@ -4,6 +4,7 @@
  * transformers 5.12, models/{mamba,falcon_mamba,jamba,zamba}/modeling_*.py, slow_forward.  Names in
  * comments are that function's. */
 #include "mixers.h"
+#include "tape/round.h"
 
 bool oom_selective_check(struct oom_reader *r, const struct oom_selective *m)
 {
@@ -44,28 +45,42 @@ static struct oom_val turn(struct oom_tape *t, struct scan *s, struct oom_val *s
 			  t->m_b, s->inner, s->m->d_state);
 }
 
-/* The loop: two factors a turn are kept, one where the state's type is the product's. */
+/* What the turns that are not recorded keep: the two factors of the state's product with C, of which the state
+ * is the product's type already, and C's, unless they are.  A token's C is small and takes a block of its own. */
+static struct oom_val carried(struct oom_tape *t, const struct oom_loop *l, int turn_before,
+			      const struct scan *s, enum oom_dtype product, struct oom_val state)
+{
+	const uint64_t wide = s->all.n * (product == OOM_F32 ? 4 : 4 + 2), c = s->state.n * 2;
+	struct oom_loop one = *l;
+
+	state = oom_loop_carry(t, l, turn_before, state, (struct oom_dim){wide, "kept by a turn"}, OOM_U8);
+	if (s->c.dt == product)
+		return state;
+	if (oom_cond_above(t, t->m_b, OOM_BLOCK / c))
+		return oom_loop_carry(t, l, turn_before, state, (struct oom_dim){c, "C of a turn"}, OOM_U8);
+	one.rest = oom_len_chunks(t, OOM_MONO_ONE, 1, -OOM_LOOP_TURNS);
+	return oom_loop_carry(t, &one, turn_before, state, (struct oom_dim){OOM_BLOCK, "C of a turn"}, OOM_U8);
+}
+
 static struct oom_val loop(struct oom_tape *t, struct scan *s, enum oom_dtype dt,
 			   struct oom_frame *f)
 {
 	const struct oom_loop l = oom_loop_over(t, 1);
 	const enum oom_dtype product = t->amp ? (enum oom_dtype)t->amp_dt : dt;
-	const uint64_t bytes = s->all.n * (product == OOM_F32 ? 4 : 4 + 2);
-	struct oom_val state, x, y = oom_none();
+	struct oom_val state, x[OOM_LOOP_TURNS];
 
 	state = oom_new(t, "ssm_state", t->m_b, s->all, dt);
-	/* the list's elements, until the mixer returns */
-	oom_name(f, oom_new(t, "scan_outputs", t->m_bs, s->inner, product));
+	/* the elements of the list, until the mixer returns */
+	if (l.more)
+		oom_name(f, oom_new(t, "scan_outputs", l.rest, s->inner, product));
 	for (int i = 0; i < l.turns; i++) {
 		if (i)
-			state = oom_loop_carry(t, &l, i - 1, state,
-					       (struct oom_dim){bytes, "kept by a turn"}, OOM_U8);
-		x = turn(t, s, &state, dt);
-		y = oom_is_none(y) ? oom_name(f, x) : oom_rename(f, y, x);
+			state = carried(t, &l, i - 1, s, product, state);
+		x[i] = oom_op_slice(t, turn(t, s, &state, dt), t->m_b, s->inner);
+		x[i] = oom_keep(oom_name(f, x[i]));
 	}
 	oom_name(f, state);
-	/* stack: its gradient unbinds into views */
-	return oom_op_expand_copy(t, oom_take(f, y), t->m_bs, s->inner);
+	return oom_op_stack(t, x, l.turns, t->m_bs, s->inner);
 }
 
 /* The scan: all states at once, multiplied as one batch. */
@@ -119,9 +134,9 @@ static struct oom_val select_steps(struct oom_tape *t, const struct oom_selectiv
 		/* transposed: folding the batch copies it */
 		x.perm = oom_cond_above(t, t->m_b, 1);
 		x = oom_op_linear(t, "x_proj", x, (struct oom_dim){width, "dt_rank + 2 * d_state"},
-				  0);
+				  OOM_BATCHED);
 	}
-	oom_op_split(t, x, 3, parts, p);
+	oom_op_split(t, oom_keep(oom_name(f, x)), 3, parts, p);        /* ssm_parameters */
 	p[0] = oom_name(f, normed(t, m, "dt_layernorm", p[0]));
 	*b = oom_name(f, normed(t, m, "b_layernorm", p[1]));
 	s->c = oom_name(f, normed(t, m, "c_layernorm", p[2]));
@@ -187,7 +202,7 @@ struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selectiv
 	y = oom_name(&f, oom_op_mul(t, y, oom_activation(t, m->act, p[1])));
 	/* transposed; the scan's product lies as [b, s, d_inner], and sums keep to it */
 	y.perm = !m->associative && oom_cond_above(t, t->m_b, 1);
-	y = oom_leave(&f, oom_op_linear(t, "out_proj", y, h, bias));
+	y = oom_leave(&f, oom_op_linear(t, "out_proj", y, h, bias | OOM_BATCHED));
 	t->scope = scope;
 	return y;
 }

@@ -133,14 +133,15 @@ static void div(struct oom_tape *t, struct oom_node *n, struct grad *g)
 }
 
 /* CopySlices (torch/csrc/autograd/functions/tensor.cpp): the whole gradient is copied, the part
- * cloned for the source and zeroed in the copy. */
+ * cloned for the source and, unless the source was added, zeroed in the copy. */
 static void set_slice(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	struct grad whole = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false);
 
 	g[1] = oom_grad_fresh(t, n->name, n->edge[1].mono, n->edge[1].width, n->dt, false);
 	if (oom_needs_grad(n, 0)) {
-		oom_scratch(t, n->name, n->edge[1].mono, n->edge[1].width, (enum oom_dtype)n->dt);
+		if (!n->added)
+			oom_scratch(t, n->name, n->edge[1].mono, n->edge[1].width, (enum oom_dtype)n->dt);
 		g[0] = whole;
 	} else {
 		oom_unref(t, whole.sto);
@@ -284,6 +285,22 @@ static void whole(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
 }
 
+/* as_strided_backward (torch/csrc/autograd/FunctionsManual.cpp) where elements overlap: the places of the whole
+ * in 64-bit numbers, those of the view made contiguous, as its gradient is; index_add_ adds by them. */
+static void as_strided(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct grad all, mine = {.sto = -1}, places;
+
+	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	all = oom_grad_for_edge(t, n, 0, OOM_I64);
+	if (n->turned)
+		mine = oom_grad_fresh(t, n->name, n->mono, n->width, n->dt, false);
+	places = oom_grad_fresh(t, n->name, n->mono, n->width, OOM_I64, false);
+	oom_unref(t, places.sto);
+	oom_unref(t, mine.sto);
+	oom_unref(t, all.sto);
+}
+
 oom_derivative_fn *oom_derivative_of(enum oom_node_kind kind)
 {
 	static oom_derivative_fn *const rules[OOM_NODE_KINDS] = {
@@ -294,6 +311,7 @@ oom_derivative_fn *oom_derivative_of(enum oom_node_kind kind)
 		[OOM_NODE_DIV] = div,
 		[OOM_NODE_UNARY] = unary,
 		[OOM_NODE_SPLIT] = whole,
+		[OOM_NODE_AS_STRIDED] = as_strided,
 		[OOM_NODE_SET_SLICE] = set_slice,
 		[OOM_NODE_CAT] = cat,
 		[OOM_NODE_STACK] = cat,

@@ -20,6 +20,7 @@ enum oom_node_kind {
 	OOM_NODE_HEADS,
 	OOM_NODE_MERGE,         /* transpose back: hands down a transposed gradient */
 	OOM_NODE_SLICE,         /* zeros of the whole, part copied in */
+	OOM_NODE_AS_STRIDED,    /* zeros of the whole, added to by the places of the elements */
 	OOM_NODE_SPLIT,         /* gradients of the parts concatenated */
 	OOM_NODE_CAT,           /* views of the gradient */
 	OOM_NODE_STACK,         /* the same, with gaps between their elements */
@@ -80,7 +81,10 @@ enum oom_linear_flags {
 	/* x @ weight.T: autocast caches copies of leaves only */
 	OOM_NOT_LEAF = 32,
 	/* addmm(bias, x, weight): autocast casts in that order (GPT-2's Conv1D) */
-	OOM_CONV1D = 64
+	OOM_CONV1D = 64,
+	/* x has three dimensions, of which the first two do not lie one behind the other: a weight that needs no
+	 * gradient is spread over the first, and nothing is copied */
+	OOM_BATCHED = 128
 };
 
 /* The rank of the adapter of the module made last whose name has this word. */
@@ -216,6 +220,16 @@ struct oom_val oom_op_copy(struct oom_tape *t, const char *name, struct oom_val 
 /* x /= temperature on a view x.  Autograd then copies the gradient of the whole tensor, and clones and divides
  * the view's part (CopySlices, torch/csrc/autograd/functions/tensor.cpp). */
 struct oom_val oom_op_temper(struct oom_tape *t, struct oom_val x, uint16_t view);
+/* A view whose gradient is laid out anew, or an operation in x's place of which autograd keeps nothing. */
+struct oom_val oom_op_over(struct oom_tape *t, const char *name, struct oom_val x);
+/* A view with an entry of its own in the graph, where the gradients of what is made of it add up. */
+struct oom_val oom_op_viewed(struct oom_tape *t, struct oom_val x);
+/* a += b where a is a view (CopySlices, torch/csrc/autograd/functions/tensor.cpp): the whole's gradient is copied,
+ * and b's is a copy of that. */
+struct oom_val oom_op_add_in_view(struct oom_tape *t, struct oom_val a, struct oom_val b);
+/* x.as_strided(...) whose elements overlap: a view.  turned: its gradient comes transposed. */
+struct oom_val oom_op_as_strided(struct oom_tape *t, struct oom_val x, uint16_t mono,
+				 struct oom_dim width, bool turned);
 /* A part of the last dimension, as a view. */
 struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			    struct oom_dim width);

@@ -62,11 +62,11 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
  * lives until it returns.  With a weight that needs no gradient the heads of one sequence stay apart
  * (aten/src/ATen/native/LinearAlgebra.cpp, should_fold). */
 static struct oom_val folded(struct oom_tape *t, struct oom_val x, struct oom_val w,
-			     struct oom_val *turned)
+			     unsigned flags, struct oom_val *turned)
 {
 	const bool trained = w.node <= -2 ? t->params[-2 - w.node].trainable : w.rg;
 
-	if (!x.perm || (!trained && !oom_cond_above(t, t->m_b, 1)))
+	if (!x.perm || (!trained && (flags & OOM_BATCHED || !oom_cond_above(t, t->m_b, 1))))
 		return x;
 	*turned = x;
 	return oom_op_copy(t, "clone", oom_keep(x));
@@ -83,7 +83,7 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 	w = oom_amp_cast(t, w);
 	if (!oom_is_none(bias))
 		bias = oom_amp_cast(t, bias);
-	x = folded(t, x, w, &turned);
+	x = folded(t, x, w, 0, &turned);
 	y = product(t, name, x, w, bias, out, in);
 	oom_done(t, turned);
 	oom_drop(t, arg[0]);
@@ -178,7 +178,7 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 			    oom_amp_cast(t, w);
 		if (!oom_is_none(bias))
 			bias = oom_amp_cast(t, bias);
-		x = folded(t, x, w, &turned);
+		x = folded(t, x, w, l->flags, &turned);
 		y = product(t, l->name, x, w, bias, l->out, l->in);
 		oom_done(t, turned);
 	}

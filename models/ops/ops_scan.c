@@ -46,24 +46,59 @@ struct oom_val oom_op_set(struct oom_tape *t, struct oom_val x, struct oom_val p
 	return x;
 }
 
+/* Joined or stacked: the gradient of each part is a view of the whole's. */
+static struct oom_val joined(struct oom_tape *t, const char *name, const struct oom_val *x, int n,
+			     uint16_t mono, struct oom_dim width)
+{
+	struct oom_val y;
+	int32_t node = -1;
+	bool rg = false;
+
+	for (int i = 0; i < n; i++)
+		rg = rg || oom_wants_grad(t, x[i]);
+	if (rg) {
+		node = oom_node(t, OOM_NODE_CAT, name);
+		for (int i = 0; i < n; i++)
+			oom_node_edge(t, node, x[i]);
+	}
+	y = oom_new(t, name, mono, width, (enum oom_dtype)x[0].dt);
+	if (rg)
+		y = oom_node_out(t, node, 0, y);
+	for (int i = 0; i < n; i++)
+		oom_done(t, x[i]);
+	return y;
+}
+
 struct oom_val oom_op_cat3(struct oom_tape *t, struct oom_val a, struct oom_val b, struct oom_val c,
 			   struct oom_dim width)
 {
-	const struct oom_val x[3] = {a, b, c};
-	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b) || oom_wants_grad(t, c);
+	return joined(t, "cat", (struct oom_val[]){a, b, c}, 3, a.mono, width);
+}
+
+struct oom_val oom_op_stack(struct oom_tape *t, const struct oom_val *x, int n, uint16_t mono,
+			    struct oom_dim width)
+{
+	return joined(t, "stack", x, n, mono, width);
+}
+
+/* derivatives.yaml maximum: where(self == other, grad / 2, grad).masked_fill_(self < other, 0) */
+struct oom_val oom_op_maximum(struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
 	struct oom_val y;
 	int32_t n = -1;
 
 	if (rg) {
-		n = oom_node(t, OOM_NODE_CAT, "cat");
-		for (int i = 0; i < 3; i++)
-			oom_node_edge(t, n, x[i]);
+		n = oom_node(t, OOM_NODE_MUL, "maximum");
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+		oom_node_save(t, n, a);
+		oom_node_save(t, n, b);
 	}
-	y = oom_new(t, "cat", a.mono, width, (enum oom_dtype)a.dt);
+	y = oom_new_like(t, "maximum", a, OOM_F32);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	for (int i = 0; i < 3; i++)
-		oom_done(t, x[i]);
+	oom_done(t, b);
 	return y;
 }
 
@@ -109,11 +144,11 @@ struct oom_val oom_op_sum_wide(struct oom_tape *t, struct oom_val x, uint16_t mo
 struct oom_loop oom_loop_over(struct oom_tape *t, uint32_t chunk)
 {
 	const uint16_t n = oom_len_chunks(t, OOM_MONO_ONE, chunk, 0);
-	struct oom_loop l = {.turns = 1, .rest = oom_len_chunks(t, t->m_b, chunk, -3)};
+	struct oom_loop l = {.turns = 1, .rest = oom_len_chunks(t, t->m_b, chunk, -OOM_LOOP_TURNS)};
 
-	while (l.turns < 3 && oom_cond_above(t, n, (uint64_t)l.turns))
+	while (l.turns < OOM_LOOP_TURNS && oom_cond_above(t, n, (uint64_t)l.turns))
 		l.turns++;
-	l.more = l.turns == 3 && oom_cond_above(t, n, 3);
+	l.more = l.turns == OOM_LOOP_TURNS && oom_cond_above(t, n, OOM_LOOP_TURNS);
 	return l;
 }
 

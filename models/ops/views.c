@@ -85,6 +85,47 @@ struct oom_val oom_op_slice(struct oom_tape *t, struct oom_val x, uint16_t mono,
 	return rg ? oom_node_out(t, n, 0, x) : x;
 }
 
+struct oom_val oom_op_over(struct oom_tape *t, const char *name, struct oom_val x)
+{
+	return pass(t, OOM_NODE_WHERE, name, x);
+}
+
+struct oom_val oom_op_viewed(struct oom_tape *t, struct oom_val x)
+{
+	return pass(t, OOM_NODE_PASS, "view", x);
+}
+
+struct oom_val oom_op_add_in_view(struct oom_tape *t, struct oom_val a, struct oom_val b)
+{
+	if (oom_wants_grad(t, a) || oom_wants_grad(t, b)) {
+		const int32_t n = oom_node(t, OOM_NODE_SET_SLICE, "CopySlices");
+
+		if (n >= 0)
+			t->nodes[n].added = true;
+		oom_node_edge(t, n, a);
+		oom_node_edge(t, n, b);
+		a = oom_node_out(t, n, 0, a);
+	}
+	oom_done(t, b);
+	return a;
+}
+
+struct oom_val oom_op_as_strided(struct oom_tape *t, struct oom_val x, uint16_t mono,
+				 struct oom_dim width, bool turned)
+{
+	const bool rg = oom_wants_grad(t, x);
+	int32_t n = -1;
+
+	if (rg) {
+		n = oom_node(t, OOM_NODE_AS_STRIDED, "as_strided");
+		if (n >= 0)                     /* not where a checkpointed forward packs */
+			t->nodes[n].turned = turned;
+		oom_node_edge(t, n, x);
+	}
+	x = oom_op_view(t, x, mono, width);
+	return rg ? oom_node_out(t, n, 0, x) : x;
+}
+
 void oom_op_split(struct oom_tape *t, struct oom_val x, int n_parts, const struct oom_dim *widths,
 		  struct oom_val *out)
 {

@@ -23,6 +23,15 @@ typedef struct oom_val (*tape_case_fn)(struct oom_tape *t, struct oom_val x);
 	}                                                                                    \
 	static struct oom_val case_##name(struct oom_tape *t, struct oom_val x)
 
+/* A case that is priced only nearly: every number within so many thousandths of the measured one.  What is missing
+ * is said beside it. */
+#define CASE_WITHIN(name, width, thousandths)                                                \
+	__attribute__((constructor)) static void nearly_##name(void)                         \
+	{                                                                                    \
+		tape_case_within(#name, thousandths);                                        \
+	}                                                                                    \
+	CASE(name, width)
+
 /* A case on images: m is a map of c x h x w. */
 #define CASE_MAP(name, c, h, w)                                                              \
 	static struct oom_val map_##name(struct oom_tape *t, struct oom_map m);              \
@@ -45,6 +54,7 @@ typedef struct oom_val (*tape_case_fn)(struct oom_tape *t, struct oom_val x);
 	static struct oom_val bare_##name(struct oom_tape *t)
 
 void tape_case_add(const char *name, uint64_t width, tape_case_fn run);
+void tape_case_within(const char *name, int thousandths);
 
 /* A further input, as an operation before it would have left it: needs a gradient (float types,
  * unless only weights are trained) that nobody keeps. */
@@ -55,6 +65,9 @@ struct oom_val tape_in(struct oom_tape *t, uint64_t width);
 enum oom_dtype tape_dtype(const struct oom_tape *t);
 /* The architecture the cases run in, to be set up by a case that needs more of it. */
 struct oom_arch *tape_arch(void);
+/* The architecture of a config.json, for blocks that read keys or what their family made of them.  It lives
+ * until another is asked for. */
+const struct oom_arch *tape_config(const char *json);
 
 /* Compares every row of measured/TABLE.csv with the case of its name; a row without a case and a
  * case without a row are failures too.  Returns how many failed, 0 for none. */

@@ -67,8 +67,7 @@ static struct oom_val turn(struct oom_frame *held, const struct wkv *x, struct o
 	k = oom_name(&f, k);
 	v = oom_name(&f, oom_op_slice(t, x->v, t->m_b, x->w));
 	sum = oom_op_add(t, k, x->first);
-	/* maximum: keeps both */
-	m = oom_name(held, oom_op_mul(t, s[2], sum));
+	m = oom_name(held, oom_op_maximum(t, s[2], sum));
 	e1 = oom_name(held, exp_of(t, s[2], m));
 	e2 = oom_name(held, exp_of(t, oom_op_add(t, k, x->first), m));
 	num = oom_op_mul(t, e1, s[0]);
@@ -78,7 +77,7 @@ static struct oom_val turn(struct oom_frame *held, const struct wkv *x, struct o
 	out = oom_op_set(t, out, oom_op_cast(t, oom_op_div(t, num, den), dt));
 	t->grad = grad && !last;                /* the state after the last token is given up */
 	sum = oom_op_add(t, s[2], x->decay);
-	m = oom_name(&f, oom_op_mul(t, sum, k));
+	m = oom_name(&f, oom_op_maximum(t, k, sum));
 	e1 = oom_name(held, exp_of(t, oom_op_add(t, oom_take(&f, s[2]), x->decay), m));
 	e2 = oom_name(held, exp_of(t, oom_take(&f, k), m));
 	s[0] = oom_op_mul(t, e1, oom_take(&f, s[0]));
@@ -129,13 +128,13 @@ static struct oom_val time_mix(struct oom_tape *t, const struct oom_arch *a, str
 	shifted = oom_name(&f, oom_op_pad(t, x, t->m_bs, h));
 	in.k = mixed(t, "time_mix_key", x, shifted);
 	in.v = mixed(t, "time_mix_value", x, shifted);
-	r = mixed(t, "time_mix_receptance", x, shifted);
+	r = oom_name(&f, mixed(t, "time_mix_receptance", x, shifted));
 	in.k = oom_name(&f, oom_op_linear(t, "key", in.k, w, 0));
 	in.v = oom_name(&f, oom_op_linear(t, "value", in.v, w, 0));
-	r = oom_op_unary(t, OOM_SIGMOID, oom_op_linear(t, "receptance", r, w, 0));
+	r = oom_rename(&f, r, oom_op_unary(t, OOM_SIGMOID, oom_op_linear(t, "receptance", r, w, 0)));
 	oom_forget(&f, shifted);
-	r = oom_op_mul(t, r, oom_leave(&f, recurrence(t, &in)));
-	return oom_op_linear(t, "output", r, h, 0);
+	r = oom_op_mul(t, r, oom_name(&f, recurrence(t, &in)));
+	return oom_leave(&f, oom_op_linear(t, "output", r, h, 0));
 }
 
 /* x is borrowed. */
@@ -143,16 +142,16 @@ static struct oom_val channel_mix(struct oom_tape *t, const struct oom_arch *a, 
 {
 	const struct oom_dim h = {x.width, x.text};
 	struct oom_frame f = {.t = t};
-	struct oom_val shifted = oom_name(&f, oom_op_pad(t, x, t->m_bs, h)), k, r;
+	struct oom_val shifted = oom_name(&f, oom_op_pad(t, x, t->m_bs, h)), k, r, v, y;
 
 	t->scope = "feed_forward";
-	k = mixed(t, "time_mix_key", x, shifted);
-	r = mixed(t, "time_mix_receptance", x, shifted);
-	k = oom_op_linear(t, "key", k, D(a->d_ff), 0);
-	k = oom_op_unary(t, OOM_SQUARE, oom_op_unary(t, OOM_RELU, k));
-	k = oom_op_linear(t, "value", k, h, 0);
-	r = oom_op_unary(t, OOM_SIGMOID, oom_op_linear(t, "receptance", r, h, 0));
-	return oom_leave(&f, oom_op_mul(t, r, k));
+	k = oom_name(&f, mixed(t, "time_mix_key", x, shifted));
+	r = oom_name(&f, mixed(t, "time_mix_receptance", x, shifted));
+	y = oom_op_unary(t, OOM_RELU, oom_op_linear(t, "key", k, D(a->d_ff), 0));
+	k = oom_rename(&f, k, oom_op_unary(t, OOM_SQUARE, y));
+	v = oom_name(&f, oom_op_linear(t, "value", k, h, 0));
+	r = oom_rename(&f, r, oom_op_unary(t, OOM_SIGMOID, oom_op_linear(t, "receptance", r, h, 0)));
+	return oom_leave(&f, oom_op_mul(t, r, v));
 }
 
 static struct oom_val rwkv_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
@@ -164,11 +163,11 @@ static struct oom_val rwkv_block(struct oom_tape *t, const void *ctx, uint32_t i
 	if (!i)
 		x = oom_name(&f, oom_norm(t, a->norm, "pre_ln", x, 0));
 	h = oom_name(&f, oom_norm(t, a->norm, "ln1", x, 0));
-	y = time_mix(t, a, h);
+	y = oom_name(&f, time_mix(t, a, h));
 	oom_forget(&f, h);
-	x = oom_name(&f, oom_op_add(t, oom_take(&f, x), y));
+	x = i ? oom_name(&f, oom_op_add(t, x, y)) : oom_rename(&f, x, oom_op_add(t, x, y));
 	h = oom_name(&f, oom_norm(t, a->norm, "ln2", x, 0));
-	y = channel_mix(t, a, h);
+	y = oom_name(&f, channel_mix(t, a, h));
 	oom_forget(&f, h);
 	return oom_leave(&f, oom_op_add(t, x, y));
 }
