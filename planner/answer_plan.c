@@ -279,6 +279,15 @@ static int changes(const struct oom_answer *a)
 	return n;
 }
 
+/* What made the asked plan run is a change, and so is a smaller batch of the evaluation. */
+static bool evaluates_as_well(const struct asker *a, int mended, struct oom_candidate *c)
+{
+	const bool room = room_for_evaluation(a, &c->plan);
+
+	c->departures += mended + (c->plan.eval_batch != a->q.plan.eval_batch);
+	return room;
+}
+
 /* The ladder and the search look at training steps; what they found evaluates as well. */
 static void with_evaluation(const struct asker *a, struct oom_answer *out)
 {
@@ -286,9 +295,9 @@ static void with_evaluation(const struct asker *a, struct oom_answer *out)
 	size_t kept = 0;
 
 	out->ladder.fits = out->ladder.fits && room_for_evaluation(a, &out->ladder.plan);
-	s->found = s->found && room_for_evaluation(a, &s->best.plan);
+	s->found = s->found && evaluates_as_well(a, out->ladder.mended, &s->best);
 	for (size_t i = 0; s->found && i < s->n_alternatives; i++)
-		if (room_for_evaluation(a, &s->alternative[i].plan))
+		if (evaluates_as_well(a, out->ladder.mended, &s->alternative[i]))
 			s->alternative[kept++] = s->alternative[i];
 	s->n_alternatives = kept;
 	for (size_t i = 0; i < s->n_reasons; i++)
@@ -340,6 +349,11 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	out->changes += end.plan.eval_batch != out->ladder.start.eval_batch;
 	if (out->search.found)
 		out->search.best.plan.eval_batch = end.plan.eval_batch;
+	/* a pile of another height than the search's is in the figures as well */
+	if (out->search.found && out->from == OOM_FROM_SEARCH && end.plan.eval_accumulation) {
+		out->search.best.used_bytes = out->best.eval.used_bytes;
+		out->search.best.wanted_bytes = out->best.eval.wanted_bytes;
+	}
 	with_evaluation(a, out);
 	out->ladder_broken = oom_compat_broken(&a->compat, &out->ladder.plan, &a->plan);
 	restore_margin(a, &out->search);

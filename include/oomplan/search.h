@@ -32,7 +32,7 @@ struct oom_candidate {
 	enum oom_class cls;             /* the gravest class among its changes */
 	unsigned classes;               /* all classes of its changes: bit 1 << enum oom_class */
 	double seconds_per_sample;      /* estimated (steptime.h); over all GPUs */
-	int departures;                 /* the number of axes that differ from what was asked */
+	int departures;                 /* the number of changes from what was asked */
 	uint16_t value[OOM_SEARCH_AXES];        /* the index of each axis's value; 0: as asked */
 };
 

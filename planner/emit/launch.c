@@ -11,21 +11,21 @@ static int64_t each_node(const struct emission *e)
 	return e->plan->nodes > 0 ? e->plan->gpus / e->plan->nodes : e->plan->gpus;
 }
 
-static void launch_line(struct emission *e, struct emit_text *out, const char *nodes, const char *each)
+/* meet: how the processes of several nodes find each other. */
+static void launch_line(struct emission *e, struct emit_text *out, const char *meet)
 {
 	if (emit_is(e, "allocator", "expandable_segments"))
 		emit_put(out, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ");
-	emit_put(out, "torchrun --nnodes %s --nproc_per_node %s %s%s ", nodes, each, trl_command(e) ? "-m trl.scripts." : "train.py", trl_command(e) ? trl_command(e) : "");
+	emit_put(out, "torchrun --nnodes %lld --nproc_per_node %lld %s%s%s ", (long long)e->plan->nodes,
+		 (long long)each_node(e), e->plan->nodes > 1 ? meet : "",
+		 trl_command(e) ? "-m trl.scripts." : "train.py", trl_command(e) ? trl_command(e) : "");
 	emit_options(e, out);
 }
 
+/* On every node, each of which is told where the first one is: torch/distributed/run.py, c10d. */
 void write_torchrun(struct emission *e, struct emit_text *out)
 {
-	char nodes[24], each[24];
-
-	snprintf(nodes, sizeof(nodes), "%lld", (long long)e->plan->nodes);
-	snprintf(each, sizeof(each), "%lld", (long long)each_node(e));
-	launch_line(e, out, nodes, each);
+	launch_line(e, out, "--rdzv_backend c10d --rdzv_endpoint \"${HEAD:?address of the first node}:29500\" ");
 }
 
 void write_slurm(struct emission *e, struct emit_text *out)
@@ -56,12 +56,18 @@ static void indented(struct emit_text *out, const char *text)
 	}
 }
 
+/* Who the first node is: docs.skypilot.co running-jobs/distributed-jobs; dstack's
+ * examples/distributed-training/torchrun/.dstack.yml. */
+static const char sky_meets[] = "--node_rank $SKYPILOT_NODE_RANK --master_addr $(echo \"$SKYPILOT_NODE_IPS\" | head -n 1) "
+				"--master_port 29500 ",
+		  dstack_meets[] = "--node_rank $DSTACK_NODE_RANK --master_addr $DSTACK_MASTER_NODE_IP --master_port 29500 ";
+
 static void task(struct emission *e, struct emit_text *out, bool sky)
 {
 	struct emit_text line = {.text = NULL};
 	char card[80];
 
-	write_torchrun(e, &line);
+	launch_line(e, &line, sky ? sky_meets : dstack_meets);
 	if (sky) {
 		emit_put(out, "name: train\nresources:\n  accelerators: %s:%lld\nnum_nodes: %lld\n",
 			 e->gpu ? oom_gpu_listed(e->gpu, true, card) : "GPU", (long long)each_node(e),

@@ -101,12 +101,16 @@ static const struct saying sayings[] = {
 	 {"--tensor-model-parallel-size 4", "--sequence-parallel", "--use-distributed-optimizer", "--global-batch-size 16",
 	  "--recompute-method block", "--recompute-num-layers 4", "--bf16"}, ""},
 	{"torchrun", "loss=sft precision=amp-bf16 gpus=16 nodes=2 allocator=expandable_segments optimizer=adamw-fused",
-	 {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun --nnodes 2 --nproc_per_node 8 -m trl.scripts.sft"}, ""},
+	 {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d "
+	  "--rdzv_endpoint \"${HEAD:?address of the first node}:29500\" -m trl.scripts.sft"}, ""},
 	{"slurm", "loss=sft precision=amp-bf16 gpus=8 nodes=2 allocator=expandable_segments optimizer=adamw-fused",
 	 {"#!/bin/bash\n", "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=4", "srun torchrun --nnodes $SLURM_NNODES"}, ""},
 	{"skypilot", "loss=sft precision=amp-bf16 gpus=4 optimizer=adamw-fused allocator=expandable_segments",
 	 {"num_nodes: 1", "accelerators: A100-80GB:4", "run: |\n", "  PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True"}, ""},
-	{"dstack", "loss=sft precision=amp-bf16 gpus=8 nodes=2 optimizer=adamw-fused", {"type: task", "nodes: 2", "name: A100\n    memory: 80GB\n    count: 4", "commands:\n"}, ""},
+	{"skypilot", "loss=sft precision=amp-bf16 gpus=8 nodes=2 optimizer=adamw-fused",
+	 {"num_nodes: 2", "--node_rank $SKYPILOT_NODE_RANK --master_addr $(echo \"$SKYPILOT_NODE_IPS\" | head -n 1) --master_port"}, ""},
+	{"dstack", "loss=sft precision=amp-bf16 gpus=8 nodes=2 optimizer=adamw-fused", {"type: task", "nodes: 2",
+	  "--node_rank $DSTACK_NODE_RANK --master_addr $DSTACK_MASTER_NODE_IP --master_port 29500", "name: A100\n    memory: 80GB\n    count: 4", "commands:\n"}, ""},
 	{"trl", "engine=megatron tp=2 gpus=2 precision=bf16", {"bf16: false"}, NULL},
 };
 
