@@ -89,12 +89,15 @@ static void evaluation(const struct oom_target *t, const struct oom_judged *j)
 	puts(j->plan.evaluates == OOM_EVALUATES_YES ? "" : ": --eval-batch, or --evaluates no");
 }
 
-/* What frameworks make of the plan: what it is refused for, and what has to be set besides. */
-static void compat(const struct oom_judged *j)
+/* What frameworks make of the plan: what it is refused for, and what has to be set besides.  brief: only what says
+ * that it does not run, or not as it was priced. */
+static void compat(const struct oom_judged *j, bool brief)
 {
 	struct oom_compat_rule r;
 
 	for (size_t i = 0; oom_compat_next(&j->broken, &i) && oom_compat_rule_at(i, &r); i++) {
+		if (brief && r.verdict > OOM_BECOMES_OTHER)
+			continue;
 		if (r.verdict == OOM_CONDITIONAL)
 			printf("  needs %s: %s\n", r.setting, r.happens);
 		else
@@ -182,9 +185,9 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	else
 		printf("peak %s used\n", oom_gib(e->used_bytes));
 	evaluation(t, j);
+	compat(j, job->quiet);
 	if (job->quiet)
 		return;
-	compat(j);
 	printf("  binding phase: %s (%s%s%s)\n", oom_phase_str(e->peak_phase),
 	       e->peak_module ? e->peak_module : "", e->peak_module && *e->peak_module ? ": " : "",
 	       e->peak_op ? e->peak_op : "");

@@ -111,6 +111,7 @@ void training_arguments(struct emission *e)
 	emit_set(e, "bf16", emit_is(e, "@autocast", "bf16") ? "true" : "false");
 	if (emit_is(e, "@autocast", "fp16"))
 		emit_set(e, "fp16", "true");
+	/* it patches norms and feed-forwards as well, which are read as less than is priced */
 	if (emit_is(e, "loss", "fused"))
 		emit_set(e, "use_liger_kernel", "true");
 	if (emit_is(e, "compile", "true"))
