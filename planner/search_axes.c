@@ -164,8 +164,15 @@ static bool differ(const struct oom_option *k, const struct oom_plan *x, const s
 
 const char *search_knob(enum search_axis axis, const struct oom_plan *with, const struct oom_plan *without)
 {
+	/* an axis' other knobs, before what only follows from them */
+	static const char *const also[AXES][2] = {[PRECISION] = {"kbit-prepare"},
+						  [LOSS] = {"liger-kernels"},
+						  [LAYOUT] = {"engine", "reduce-bucket-size"},
+						  [OFFLOAD] = {"offload-params", "offload-activations"}};
 	const struct oom_option *k = oom_knob_find(axes[axis].knob);
 
+	for (size_t i = 0; i < 2 && without && also[axis][i] && !differ(k, with, without); i++)
+		k = oom_knob_find(also[axis][i]);
 	for (size_t i = 0; without && k && !differ(k, with, without); i++)
 		k = oom_knob_at(i);
 	return k ? k->name : axes[axis].knob;
