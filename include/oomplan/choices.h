@@ -203,10 +203,10 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "swiglu geglu", "linkedin/Liger-Kernel ops/swiglu.py, geglu.py", OOM_EXACT) \
 	X(OOM_LIGER_ALL, "all", "both, and rotary positions in place", "true", \
 	  "linkedin/Liger-Kernel transformers/monkey_patch.py", OOM_EXACT) \
-	X(OOM_LIGER_ROPE, "rope", "rotary positions in place", "", \
-	  "unslothai/unsloth kernels/rope_embedding.py", OOM_EXACT) \
 	X(OOM_LIGER_FAST, "fast-kernels", "RMSNorm and rotary positions as Unsloth's kernels do them, which fms-acceleration " \
-	  "takes", "foak", "foundation-model-stack/fms-acceleration fms_acceleration_foak/kernels/unsloth", OOM_EXACT)
+	  "takes", "foak", "foundation-model-stack/fms-acceleration fms_acceleration_foak/kernels/unsloth", OOM_EXACT) \
+	X(OOM_LIGER_FAST_LORA, "fast-lora", "both, and LoRA in one function with its base of few bits", "", \
+	  "foundation-model-stack/fms-acceleration fms_acceleration_foak/fused_ops/unsloth_lora", OOM_EXACT)
 
 /* What a step is a step of.  Pairs: two rows per sample.  The classes say what turning to them does. */
 #define OOM_METHODS(X) \

@@ -192,6 +192,25 @@ void oom_derive_liger_rms(struct oom_tape *t, struct oom_node *n, struct grad *g
 	oom_drop(t, sums);
 }
 
+/* The base's own node makes the gradient of x; here is what lies beside it: dY B A and where dropout left something, as numbers
+ * and multiplied (fast_lora.py LoRA_W.backward). */
+void oom_derive_fast_lora(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	const enum oom_dtype dt = (enum oom_dtype)n->dt;
+	struct oom_val beside[4];
+
+	for (int i = 1; i <= 2; i++)
+		if (oom_needs_grad(n, i))
+			g[i] = oom_grad_for_edge(t, n, i, n->dt);
+	if (!oom_needs_grad(n, 0))
+		return;
+	for (int i = 0; i < 4; i++)
+		beside[i] = oom_scratch_hold(t, n->name, n->aux_mono, n->aux_width, i == 2 ? OOM_U8 : dt);
+	for (int i = 0; i < 4; i++)
+		oom_drop(t, beside[i]);
+	g[0] = oom_grad_shared(t, n);
+}
+
 /* grad * (self - result).exp() of the whole stack, whose halves are what it was made of. */
 void oom_derive_log_add(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {

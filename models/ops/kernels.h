@@ -8,7 +8,8 @@ enum oom_kernel {
 	OOM_KERNEL_NORM = 1,
 	OOM_KERNEL_GLU = 2,
 	OOM_KERNEL_ROPE = 4,
-	OOM_KERNEL_SUMS = 8     /* the norm's backward sums its weight's gradient, frozen or not; Unsloth's has none */
+	OOM_KERNEL_SUMS = 8,    /* the norm's backward sums its weight's gradient, frozen or not; Unsloth's has none */
+	OOM_KERNEL_LORA = 16    /* a base of few bits and its adapter in one function */
 };
 
 static inline bool oom_kernel_runs(const struct oom_tape *t, enum oom_kernel k)
@@ -17,8 +18,8 @@ static inline bool oom_kernel_runs(const struct oom_tape *t, enum oom_kernel k)
 		[OOM_LIGER_NORM] = OOM_KERNEL_NORM | OOM_KERNEL_SUMS,
 		[OOM_LIGER_GLU] = OOM_KERNEL_GLU,
 		[OOM_LIGER_ALL] = OOM_KERNEL_NORM | OOM_KERNEL_GLU | OOM_KERNEL_ROPE | OOM_KERNEL_SUMS,
-		[OOM_LIGER_ROPE] = OOM_KERNEL_ROPE,
 		[OOM_LIGER_FAST] = OOM_KERNEL_NORM | OOM_KERNEL_ROPE,
+		[OOM_LIGER_FAST_LORA] = OOM_KERNEL_NORM | OOM_KERNEL_ROPE | OOM_KERNEL_LORA,
 	};
 	const size_t at = (size_t)t->plan->liger_kernels;
 

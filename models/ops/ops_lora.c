@@ -4,6 +4,7 @@
 
 #include "adapters.h"
 #include "config/arch.h"
+#include "kernels.h"
 #include "plan/pattern.h"
 
 /* ---- linear layers ---- */
@@ -47,6 +48,44 @@ static struct oom_val over_any(struct oom_tape *t, struct oom_val x, struct oom_
 	return y;
 }
 
+/* Unsloth's LoRA_W, and LoRA_QKV as three of it (fms_acceleration_foak/fused_ops/unsloth_lora/bnb/fast_lora.py): x and what
+ * dropout left of it are kept, no mask and no copy in fp32; the adapter's part is added to the base's result in place. */
+static struct oom_val in_one_function(struct oom_tape *t, struct oom_val x, struct oom_val y, const struct oom_linear *l)
+{
+	const struct oom_dim r = {l->p[0].width / l->in, "lora_r"};
+	struct oom_val left = oom_share(t, x), through, sum;
+	int32_t n = -1;
+
+	if (t->plan->lora_dropout > 0) {
+		oom_drop(t, left);
+		left = oom_new_like(t, "dropout", x, (enum oom_dtype)x.dt);
+		oom_scratch(t, "dropout mask", x.mono, x.width, OOM_U8);
+	}
+	through = oom_scratch_hold(t, "lora_A", x.mono, r.n, (enum oom_dtype)x.dt);
+	oom_tape_product(t, x, l->in, r.n);
+	sum = oom_scratch_hold(t, "lora_B", y.mono, y.width, (enum oom_dtype)y.dt);
+	oom_tape_product(t, through, r.n, l->out.n);
+	oom_drop(t, through);
+	oom_drop(t, sum);
+	if (t->grad && l->p[0].rg) {
+		n = oom_node(t, OOM_NODE_FAST_LORA, "LoRA_W");
+		oom_node_edge(t, n, y);
+		oom_node_edge(t, n, l->p[0]);
+		oom_node_edge(t, n, l->p[1]);
+		oom_node_save(t, n, x);
+		oom_node_save(t, n, left);
+		if (n >= 0) {
+			t->nodes[n].dt = y.dt;
+			t->nodes[n].aux_width = x.width;
+			t->nodes[n].aux_mono = x.mono;
+		}
+		y = oom_node_out(t, n, 0, y);
+	}
+	oom_drop(t, left);
+	oom_drop(t, x);
+	return y;
+}
+
 /* The same over a 4- or 8-bit layer (peft/tuners/lora/bnb.py, Linear4bit.forward and
  * Linear8bitLt.forward): the result of the former is cloned; only without autocast is x copied to
  * the adapter's type, and what the adapter adds brought back to the result's before it is added. */
@@ -58,6 +97,8 @@ static struct oom_val over_quantised(struct oom_tape *t, struct oom_val x, struc
 	const enum oom_dtype dt = (enum oom_dtype)y.dt;
 	struct oom_val c, d;
 
+	if (oom_kernel_runs(t, OOM_KERNEL_LORA) && l->adapter == &oom_adapter_lora)
+		return in_one_function(t, x, y, l);
 	if (over == OOM_LORA_OVER_ANY)
 		return over_any(t, x, y, l);
 	if (over == OOM_LORA_OVER_CLONE)

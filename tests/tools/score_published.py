@@ -76,12 +76,9 @@ def fms_acceleration(row, old):
     newest = row["source"].endswith("a100_80gb.csv") and "orca" not in row["source"]
     knobs.update(transformers="4.48" if newest else "4.45", torch="2.4", bitsandbytes="0.43.3", peft="0.13", fused_ce="plain")
     if row["fused_ce"].startswith("liger"):
-        # accelerated-peft-bnb-nf4-foak-liger-sample-configuration.yaml spells fast_rsm_layernorm: the norm stays PyTorch's
-        knobs.update(fused_ce="fused", liger_kernels="rope" if row["quant"].startswith("nf4") else "fast-kernels")
+        knobs.update(fused_ce="fused", liger_kernels="fast-lora" if row["quant"] else "fast-kernels")
     elif row["fused_ce"].startswith("fused"):
-        knobs.update(fused_ce="in-place", liger_kernels="fast-kernels")
-        if row["quant"]:
-            missing.append("LoRA and its base in one function (Unsloth's, foak)")
+        knobs.update(fused_ce="in-place", liger_kernels="fast-lora" if row["quant"] else "fast-kernels")
     if "gptq" in row["quant"].lower():
         gptq(knobs)
         knobs["precision"] = "fp16-amp"

@@ -15,6 +15,7 @@
 #include "oomplan/generations.h"
 #include "oomplan/model.h"
 #include "generation_configs.h"
+#include "priced.h"
 
 static const char power_lm[] =
 	"{\"model_type\": \"granite\", \"hidden_size\": 2304, \"intermediate_size\": 9216, \"num_hidden_layers\": 40, "
@@ -98,6 +99,44 @@ static void what_nvidia_smi_showed(void **state)
 	oom_evaluator_free(ev);
 }
 
+/* The same tables over 4-bit bases, max_memory_allocated: Unsloth's LoRA keeps what dropout left of a layer's input and no mask
+ * (fused_ops/unsloth_lora/bnb/fast_lora.py; AutoGPTQ's in fp16 likewise). */
+static void bases_and_adapters_in_one_function(void **state)
+{
+	static const char llama3[] = "{\"model_type\": \"llama\", \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+				     "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": 8, "
+				     "\"vocab_size\": 128256}";
+	static const struct {
+		struct reading r;
+		bool gptq;
+	} cases[] = {
+		{{llama3, OOM_BF16_AMP, OOM_LOSS_FUSED, 16, 1, 8, OOM_VERSION(4, 45), 21.3615}, false},
+		{{llama3, OOM_FP16_AMP, OOM_LOSS_FUSED, 16, 1, 8, OOM_VERSION(4, 45), 21.3892}, true},
+		{{llama3, OOM_FP16_AMP, OOM_LOSS_FUSED, 16, 1, 32, OOM_VERSION(4, 45), 69.0289}, true},
+		{{llama3, OOM_BF16_AMP, OOM_LOSS_IN_PLACE, 16, 1, 4, OOM_VERSION(4, 45), 25.3872}, false},
+		{{llama3, OOM_BF16_AMP, OOM_LOSS_IN_PLACE, 16, 1, 8, OOM_VERSION(4, 45), 45.2927}, false},
+		{{MISTRAL(32), OOM_BF16_AMP, OOM_LOSS_FUSED, 16, 1, 8, OOM_VERSION(4, 45), 20.2673}, false},
+		{{MISTRAL(32), OOM_BF16_AMP, OOM_LOSS_IN_PLACE, 16, 1, 16, OOM_VERSION(4, 45), 36.6373}, false},
+		{{MISTRAL(32), OOM_FP16_AMP, OOM_LOSS_IN_PLACE, 16, 1, 32, OOM_VERSION(4, 45), 69.2924}, true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = of(&cases[i].r);
+		double gib;
+
+		p.liger_kernels = OOM_LIGER_FAST_LORA;
+		p.kbit_prepare = 0;
+		p.bitsandbytes = OOM_VERSION(0, 44);
+		p.qlora = !cases[i].gptq;
+		if (cases[i].gptq)
+			p.base_weights = OOM_BASE_GPTQ;
+		gib = (double)must(cases[i].r.config, &p).allocated_bytes / (1 << 30);
+		if (fabs(gib / cases[i].r.gib - 1) > 0.0002)
+			fail_msg("reading %d: %.4f, measured %.4f GiB", (int)i, gib, cases[i].r.gib);
+	}
+}
+
 /* With PyTorch's own rotation the second row was taken to need a fifth less. */
 static void rotation_fills_gaps(void **state)
 {
@@ -114,6 +153,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_nvidia_smi_showed),
+		cmocka_unit_test(bases_and_adapters_in_one_function),
 		cmocka_unit_test(rotation_fills_gaps),
 	};
 
