@@ -13,6 +13,7 @@ The rows of tests/accuracy/peaks_drawn.csv were drawn in this way (2026-11-23) a
 differs from the libraries: 4-bit Conv1D layers and classification heads, drop paths (their schedule is read as 0 while a
 model is built), a mask for no padding beside one for padding, and targets that PEFT finds in a head."""
 import collections
+import contextlib
 import json
 import os
 import random
@@ -85,7 +86,8 @@ def built(spec):
     for attn in (spec['attn'], 'eager'):
         try:
             config = oracle.load_config(oracle.normalise(spec))
-            with torch.device('meta'):
+            # the library tells of its own docstrings on standard output
+            with torch.device('meta'), contextlib.redirect_stdout(sys.stderr):
                 model = oracle.auto_class(spec['task']).from_config(
                     config, attn_implementation='eager' if attn == 'eager' else 'sdpa')
         except Exception:  # whatever a library raises: this kernel it does not have
