@@ -84,7 +84,7 @@ static struct oom_val opt_prepare(struct oom_frame *f, const struct oom_arch *a,
 	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s,
 						   t->m_s));
 	if (a->d_embed != a->d_model)
-		x = oom_op_linear(t, "project_in", x, D(a->d_model), 0);
+		x = oom_rename(f, x, oom_op_linear(t, "project_in", x, D(a->d_model), 0));      /* inputs_embeds */
 	return oom_op_add(t, x, pos);
 }
 
