@@ -413,10 +413,16 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "arXiv:2306.07280; peft tuners/oft", OOM_SCIENCE) \
 	X(OOM_ADAPTER_HRA, "hra", "reflections of the input: the whole weight is made anew in fp32, once for each", "", \
 	  "arXiv:2405.17484; peft tuners/hra", OOM_SCIENCE) \
+	X(OOM_ADAPTER_VBLORA, "vblora", "LoRA whose matrices are mixtures of a bank's vectors, which all layers share", \
+	  "vb-lora", "arXiv:2405.15179; peft tuners/vblora", OOM_SCIENCE) \
+	X(OOM_ADAPTER_BOFT, "boft", "a rotation of the whole input made of blocks, its permutation kept as a matrix; lora-r is boft_block_size", \
+	  "", "arXiv:2311.06243; peft tuners/boft", OOM_SCIENCE) \
 	X(OOM_ADAPTER_PROMPT, "prompt-tuning", "virtual tokens before the text", "", \
 	  "arXiv:2104.08691; peft tuners/prompt_tuning", OOM_SCIENCE) \
 	X(OOM_ADAPTER_P_TUNING, "p-tuning", "virtual tokens that a small network makes", "", \
 	  "arXiv:2103.10385; peft tuners/p_tuning", OOM_SCIENCE) \
+	X(OOM_ADAPTER_ADAPTION, "adaption-prompt", "LLaMA-Adapter: virtual tokens that attention looks at besides, behind a gate", \
+	  "adaption_prompt llama-adapter", "arXiv:2303.16199; peft tuners/adaption_prompt", OOM_SCIENCE) \
 	X(OOM_ADAPTER_PREFIX, "prefix-tuning", "virtual keys and values before those of every layer", "", \
 	  "arXiv:2101.00190; peft tuners/prefix_tuning", OOM_SCIENCE) \
 	X(OOM_ADAPTER_LN_TUNING, "ln-tuning", "copies of norms: those lora-targets names, or all", "", \

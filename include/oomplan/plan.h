@@ -100,6 +100,7 @@ struct oom_plan {
 	int64_t use_dora;           /* 1 = DoRA: magnitudes are trained apart from directions */
 	int64_t adapter_fp32;       /* 1 = PEFT keeps 16-bit adapters in fp32 */
 	int64_t virtual_tokens;     /* of prompt-tuning and p-tuning: tokens before each sequence; of prefix-tuning: keys */
+	int64_t bank_vectors, bank_length, bank_topk;   /* of VB-LoRA: vectors, their length, how many make a piece */
 	int64_t encoder_hidden;     /* width of p-tuning's encoder (0 = the model's) or prefix-tuning's (0 = none) */
 	int64_t idle_adapters;      /* adapters of the same form that neither train nor run */
 	int64_t trainable_tokens;   /* embedding rows that are trained beside the adapters */
@@ -199,8 +200,8 @@ OOM_API bool oom_plan_kbit_fp32(const struct oom_plan *plan);
 OOM_API enum oom_adapter_kind oom_plan_adapter(const struct oom_plan *plan);
 /* True if the adapter is one of virtual tokens, which belongs to no layer. */
 OOM_API bool oom_plan_prompted(const struct oom_plan *plan);
-/* True if keys and values that are trained stand before those of every layer. */
-OOM_API bool oom_plan_prefixed(const struct oom_plan *plan);
+/* True if keys and values that are trained are attended to besides a layer's own. */
+OOM_API bool oom_plan_attended(const struct oom_plan *plan);
 /* True if the adapters are trained copies of norms, which belong to no linear layer. */
 OOM_API bool oom_plan_norms(const struct oom_plan *plan);
 /* True if adapters are trained and the base is frozen. */

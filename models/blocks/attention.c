@@ -360,7 +360,7 @@ static struct oom_val gate_output(struct oom_frame *f, const struct oom_attn *a,
 	return oom_op_mul(t, y, oom_name(f, oom_op_cast(t, gate, dt)));
 }
 
-struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x)
+static struct oom_val attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x)
 {
 	const struct oom_dim h = {x.width, x.text};
 	struct oom_attn own = *a;
@@ -398,4 +398,14 @@ struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struc
 	if (a->o_square && q.width != h.n)      /* no step runs so: only the weights count */
 		q = oom_op_view(t, q, q.mono, h);
 	return oom_leave(&f, oom_op_linear(t, a->o, q, h, a->o_bias ? OOM_BIAS : 0));
+}
+
+struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x)
+{
+	struct oom_frame f = {.t = t};
+
+	if (!oom_adaption(t))
+		return attention(t, a, x);
+	x = oom_arg(&f, x);
+	return oom_leave(&f, oom_adaption_added(t, a, x, attention(t, a, x)));
 }

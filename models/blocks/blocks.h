@@ -106,6 +106,10 @@ struct oom_attn {
 struct oom_attn oom_attn_of(struct oom_tape *t, const struct oom_arch *a);
 /* Projections, rotary, kernel, output projection.  Consumes x. */
 struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x);
+/* Whether the attention being recorded has trained tokens beside it, and y, the result over x, with what comes of them.
+ * Consumes y. */
+bool oom_adaption(const struct oom_tape *t);
+struct oom_val oom_adaption_added(struct oom_tape *t, const struct oom_attn *a, struct oom_val x, struct oom_val y);
 /* The kernel alone on q, k, v laid out as heads; returns merged heads. */
 struct oom_val oom_attention_core(struct oom_tape *t, const struct oom_attn *a, struct oom_val q,
 				  struct oom_val k, struct oom_val v);

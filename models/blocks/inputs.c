@@ -111,6 +111,7 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 		t->leaf.x = x;
 	x = oom_prompted(t, x);
 	oom_prefix_made(t, (enum oom_dtype)x.dt);
+	oom_bank_made(t);
 	if (t->merge) {                         /* once: the first embeddings are the prompt's */
 		struct oom_val (*merge)(struct oom_tape *, void *, struct oom_val) = t->merge;
 

@@ -91,3 +91,4 @@ void oom_prompts_leave(struct oom_tape *t)
 }
 
 const struct oom_adapter oom_adapter_prompt = {.params = NULL};
+const struct oom_adapter oom_adapter_adaption = {.attention = true};

@@ -13,8 +13,11 @@ static const struct oom_adapter *const kinds[] = {
 	[OOM_ADAPTER_FOURIER] = &oom_adapter_fourier,
 	[OOM_ADAPTER_OFT] = &oom_adapter_oft,
 	[OOM_ADAPTER_HRA] = &oom_adapter_hra,
+	[OOM_ADAPTER_VBLORA] = &oom_adapter_bank,
+	[OOM_ADAPTER_BOFT] = &oom_adapter_boft,
 	[OOM_ADAPTER_PROMPT] = &oom_adapter_prompt,
 	[OOM_ADAPTER_P_TUNING] = &oom_adapter_prompt,
+	[OOM_ADAPTER_ADAPTION] = &oom_adapter_adaption,
 	[OOM_ADAPTER_PREFIX] = &oom_adapter_prefix,
 	[OOM_ADAPTER_LN_TUNING] = &oom_adapter_norms,
 };

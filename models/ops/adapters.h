@@ -24,6 +24,8 @@ struct oom_adapter {
 					  const struct oom_linear *l);
 	/* which modules beside linear layers PEFT wraps with it */
 	bool embeddings, convolutions;
+	bool attention;         /* attention modules instead of layers (blocks/adaption.c) */
+	bool banked;            /* a bank of vectors that all layers share (oom_bank_made) */
 	bool cached;            /* trained keys and values come in a cache (oom_prefix_made) */
 	bool norms;             /* norms instead of layers (oom_norm_param) */
 	bool regularised;       /* a term of the loss is of the adapters alone */
@@ -34,12 +36,15 @@ struct oom_adapter {
 /* The plan's; of no meaning where it has no adapters. */
 const struct oom_adapter *oom_adapter_of(const struct oom_plan *p);
 
+/* Whether the layer being recorded is one of layers-to-transform. */
+bool oom_adapter_here(const struct oom_tape *t);
+
 /* ---- the kinds, each beside what it does ---- */
 
 extern const struct oom_adapter oom_adapter_lora, oom_adapter_dora, oom_adapter_adalora,
 	oom_adapter_ia3, oom_adapter_vera, oom_adapter_miss, oom_adapter_loha, oom_adapter_lokr,
 	oom_adapter_fourier, oom_adapter_oft, oom_adapter_hra, oom_adapter_prompt, oom_adapter_prefix,
-	oom_adapter_norms;
+	oom_adapter_norms, oom_adapter_bank, oom_adapter_boft, oom_adapter_adaption;
 
 /* B(A(x)) of LoRA's two matrices, p[0] and p[1]; x consumed. */
 struct oom_val oom_lora_through(struct oom_tape *t, struct oom_val x, const struct oom_linear *l);

@@ -72,7 +72,7 @@ uint64_t oom_lora_rank(const struct oom_tape *t, const char *word)
 
 /* One of layers-to-transform; what is in no layer is none of them (tuners_utils.py,
  * check_target_module_exists). */
-static bool layer_is_meant(const struct oom_tape *t)
+bool oom_adapter_here(const struct oom_tape *t)
 {
 	const char *s = t->plan->layers_to_transform;
 	char *end;
@@ -96,7 +96,7 @@ bool oom_lora_takes(const struct oom_tape *t, struct oom_param *p, const char *w
 	/* what runs again has been decided on */
 	if (p && p->adapted)
 		return p->adapted == 2;
-	if (oom_selection_frozen_part(t) || !layer_is_meant(t))
+	if (oom_selection_frozen_part(t) || !oom_adapter_here(t))
 		yes = false;
 	else if (wants_path(t->plan))
 		yes = by_path(t, p, word, all);

@@ -286,6 +286,8 @@ struct oom_val oom_prompted(struct oom_tape *t, struct oom_val x);
 /* Makes the trained keys and values of the plan's adapter, if that is what it trains, in type dt; called before the
  * first layer. */
 void oom_prefix_made(struct oom_tape *t, enum oom_dtype dt);
+/* Makes the bank of vectors that the plan's adapters are put together of, if it has one; called likewise. */
+void oom_bank_made(struct oom_tape *t);
 /* How many of them stand before the layers' own; 0: none were made. */
 uint64_t oom_prefix_tokens(const struct oom_tape *t);
 /* Joins x, a layer's own keys or values over the batch's tokens, to those of the prefix.  Consumes x. */

@@ -56,7 +56,7 @@ enum oom_adapter_kind oom_plan_adapter(const struct oom_plan *p)
 /* Kinds that have no rank, block or number of frequencies to be given. */
 #define SIZELESS \
 	(1u << OOM_ADAPTER_IA3 | 1u << OOM_ADAPTER_PROMPT | 1u << OOM_ADAPTER_P_TUNING | \
-	 1u << OOM_ADAPTER_PREFIX | \
+	 1u << OOM_ADAPTER_PREFIX | 1u << OOM_ADAPTER_ADAPTION | \
 	 1u << OOM_ADAPTER_LN_TUNING)
 
 bool oom_plan_prompted(const struct oom_plan *p)
@@ -64,9 +64,9 @@ bool oom_plan_prompted(const struct oom_plan *p)
 	return p->peft_type == OOM_ADAPTER_PROMPT || p->peft_type == OOM_ADAPTER_P_TUNING;
 }
 
-bool oom_plan_prefixed(const struct oom_plan *p)
+bool oom_plan_attended(const struct oom_plan *p)
 {
-	return p->peft_type == OOM_ADAPTER_PREFIX;
+	return p->peft_type == OOM_ADAPTER_PREFIX || p->peft_type == OOM_ADAPTER_ADAPTION;
 }
 
 bool oom_plan_norms(const struct oom_plan *p)

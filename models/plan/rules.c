@@ -57,7 +57,7 @@ static bool has_tokens(const struct oom_plan *p)
 
 static bool has_virtual_tokens(const struct oom_plan *p)
 {
-	return oom_plan_prompted(p) || oom_plan_prefixed(p);
+	return oom_plan_prompted(p) || oom_plan_attended(p);
 }
 
 static bool trains_base(const struct oom_plan *p)

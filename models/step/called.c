@@ -29,8 +29,8 @@ static struct oom_called returned(struct oom_tape *t, struct oom_val loss, bool 
 	const int at = t->logits_at;
 
 	oom_prompts_leave(t);
-	if (oom_plan_prefixed(t->plan) && !t->joined && !t->beside.running)
-		oom_tape_fail(t, OOM_ERR_INVALID, "peft-type prefix-tuning is not modelled for %s", t->arch->model_type);
+	if (oom_plan_attended(t->plan) && !t->joined && !t->beside.running)
+		oom_tape_fail(t, OOM_ERR_INVALID, "peft-type: trained keys and values are not modelled for %s", t->arch->model_type);
 	oom_prefix_leave(t);
 	if (convert && !oom_fuses_head(t)) {
 		const struct oom_val first = oom_share(t, loss);

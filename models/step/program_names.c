@@ -36,16 +36,14 @@ static enum oom_status check_adapters(const struct oom_tape *t, const struct oom
 				      struct oom_error *err)
 {
 	const bool norms = oom_adapter_of(p)->norms;
+	const uint32_t mark = norms ? OOM_P_SAVED | OOM_P_NORM : oom_adapter_of(p)->attention ? OOM_P_SAVED : OOM_P_LORA;
 	char list[300];
 
 	if (!oom_plan_adapted(p))
 		return OOM_OK;
-	for (size_t i = 0; i < t->n_params; i++) {
-		const uint32_t flags = t->params[i].flags;
-
-		if (norms ? flags & OOM_P_SAVED && flags & OOM_P_NORM : flags & OOM_P_LORA)
+	for (size_t i = 0; i < t->n_params; i++)
+		if ((t->params[i].flags & mark) == mark)
 			return OOM_OK;
-	}
 	words_of(t, !norms, list);
 	return oom_error_set(err, OOM_ERR_INVALID,
 			     "lora-targets \"%s\" match no layer of this model; it has: "

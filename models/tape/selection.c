@@ -33,7 +33,7 @@ void oom_selection_pass(struct oom_tape *t)
 	t->selection.layer = -1;
 	t->prompted = t->joined = false;
 	t->prompts[0] = t->prompts[1] = oom_none();
-	t->token_rows = oom_none();
+	t->token_rows = t->bank = oom_none();
 }
 
 /* Modules of the same word before p, in its layer or outside of all. */

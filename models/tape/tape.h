@@ -109,6 +109,7 @@ struct oom_tape {
 		int32_t *row;
 		size_t n, cap;
 	} cached;                       /* keys and values that a cache holds until the model returns */
+	struct oom_val bank;            /* vectors of which all layers' adapters are put together; or none */
 	bool joined;                    /* some layer has taken its part of the prefix */
 	uint64_t shared_in, shared_out;         /* the widest layers whose adapters share buffers */
 	struct oom_embedding_adapter adapter;   /* waits for oom_input_grads; a none: none */

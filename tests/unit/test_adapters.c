@@ -59,6 +59,12 @@ static void parameters_are_peft_s(void **state)
 		{"lora-r=16 peft-type=oft", (4 + 4 + 12) * 120, 0},
 		/* a column of every reflection */
 		{"lora-r=4 peft-type=hra", 4 * (64 + 64 + 192), 0},
+		/* a row of ten logits for each piece of 32: four times 2 + 2, 2 + 1, 6 + 2 of them; the bank */
+		{"lora-r=4 peft-type=vblora num-vectors=10 vector-length=32", 4 * 15 * 10, 10 * 32},
+		/* blocks of 4 along the inputs, a scale for every output */
+		{"lora-r=4 peft-type=boft", 4 * (64 + 64 + 192) + 64 + 32 + 64, 0},
+		/* five tokens and a gate */
+		{"peft-type=adaption-prompt num-virtual-tokens=5", 5 * 64 + 1, 0},
 		{"peft-type=prompt-tuning num-virtual-tokens=5", 0, 5 * 64},
 		{"peft-type=p-tuning num-virtual-tokens=5 encoder-hidden-size=32", 0,
 		 5 * 64 + 64 * 32 + 32 + 32 * 32 + 32 + 32 * 64 + 64},
@@ -124,6 +130,8 @@ static void what_peft_refuses(void **state)
 		{"lora-r=4 layers-to-transform=7", "match"},
 		{"lora-r=4 lora-targets=nosuch", "nosuch"},
 		{"peft-type=ia3 lora-targets=embed_tokens", "embed"},
+		{"lora-r=5 peft-type=boft", "block size"},
+		{"lora-r=4 peft-type=vblora", "does not divide"},
 		{"peft-type=ln-tuning lora-targets=nosuch", "nosuch"},
 		{"peft-type=ln-tuning lora-targets=input_layernorm+q_proj", "linear layer"},
 	};
