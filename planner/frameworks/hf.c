@@ -86,6 +86,7 @@ const struct fw_row hf_model_rows[] = {
 	FW_KEY("pretrained_model_name_or_path", "model", NULL, NULL, NULL),
 	FW_KEY("model_name", "model", NULL, NULL, NULL),
 	FW_KEY("model_id", "model", NULL, NULL, NULL),
+	FW_KEY("model_path", "model", NULL, NULL, NULL),
 	FW_KEY("base_model_name_or_path", "model", NULL, NULL, NULL),
 	FW_KEY("max_seq_length", "seq-len", NULL, NULL, NULL),
 	FW_KEY("max_length", "seq-len", NULL, NULL, NULL),

@@ -30,7 +30,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("lora_alpha", NULL, NULL, NULL, NULL),
 	{.key = NULL},
 };
-static const char idle[] = "out_dir data* train* eval* log* logger_name seed optimizer* access_token "
+static const char idle[] = "out_dir data_dir data* train* eval* log* logger_name seed optimizer* access_token "
 			   "initial_checkpoint_dir resume tokenizer_dir lora_* generate* config "
 			   "(launcher) (program) (words) (files)";
 
@@ -83,7 +83,9 @@ static void finish(struct fw_part *p)
 {
 	const char *dir = fw_text(p, "checkpoint_dir"), *name = *dir ? dir : named_by_command(p);
 	const char *command = fw_text(p, "(program)");
+	/* finetune/lora.py is what the command was before it had a name */
 	const bool lora = fw_key(p, "lora_r") || fw_key(p, "lora_query") || strstr(command, "finetune_lora") ||
+			  strstr(command, "finetune/lora.py") ||
 			  !strcmp(command, "litgpt finetune"),
 		   pretrain = strstr(command, " pretrain") ||
 			      (fw_key(p, "model_name") && !fw_key(p, "checkpoint_dir"));
@@ -136,7 +138,7 @@ const struct framework framework_litgpt = {
 	.summary = "litgpt's config_hub YAML and command line",
 	.version = "litgpt 0.5",
 	.role = FW_TRAINER,
-	.marks = "checkpoint_dir+train lora_query train.micro_batch_size train.global_batch_size",
+	.marks = "checkpoint_dir+train checkpoint_dir+quantize checkpoint_dir+precision lora_query train.micro_batch_size train.global_batch_size",
 	.never = "trainer datamodule actor.model_name_or_path ds.zero_stage",
 	.programs = "litgpt",
 	.rows = lists,

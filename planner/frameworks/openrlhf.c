@@ -98,7 +98,8 @@ static const char *trainer(const struct fw_part *p)
 		const char *program, *key, *objective;
 	} trainers[] = {
 		{"train_ppo", "actor.model_name_or_path", "ppo"}, {"train_ppo", "advantage_estimator", "ppo"},
-		{"train_ppo", "actor_num_nodes", "ppo"},	   {"train_dpo", "model.beta", "dpo"},
+		{"train_ppo", "actor_num_nodes", "ppo"},	   {"train_ppo", "actor_learning_rate", "ppo"},
+	   {"train_dpo", "model.beta", "dpo"},
 		{"train_dpo", "ref.model_name_or_path", "dpo"},   {"train_rm", "model.margin_loss_enable", "reward"},
 		{"train_rm", "model.compute_fp32_loss_enable", "reward"}, {"train_sft", NULL, "sft"},
 	};

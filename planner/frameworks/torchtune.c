@@ -240,7 +240,7 @@ static void finish(struct fw_part *p)
 {
 	const char *model = fw_text(p, "model._component_"), *loss = fw_text(p, "loss._component_"),
 		   *head = fw_head(p), *program = fw_text(p, "(program)");
-	const bool lora = strstr(model, "lora") || *fw_fact(p, "lora-r");
+	const bool lora = strstr(model, "lora") || *fw_fact(p, "lora-r") || strstr(fw_text(p, "(program)"), "lora");
 
 	finish_model(p);
 	finish_optimizer(p);
