@@ -238,12 +238,12 @@ static bool same_value(const struct oom_option *k, const char *a, const char *b)
 	return !strcmp(a, b) || (k->kind == OOM_OPTION_CHOICE && !strcmp(a, "auto"));
 }
 
-/* What it costs that the knob is not said, where that is known: SFTTrainer computes entropy and token accuracy over the
- * logits beside its loss (TRL's sft_trainer.py, compute_loss), which raises the forward pass and under autocast the peak. */
-static const char *consequence(const struct oom_option *k, const struct oom_plan *want, const struct oom_plan *got)
+/* What it costs that the knob is not said, where the format knows. */
+static const char *consequence(const struct emit_target *target, const char *knob, const char *want, const char *got)
 {
-	if (!strcmp(k->name, "loss") && want->fused_ce == OOM_LOSS_PLAIN && got->fused_ce == OOM_LOSS_SFT)
-		return " (SFTTrainer adds entropy and token accuracy over the logits: more than was priced, see --loss sft)";
+	for (const struct emit_cost *c = target->costs; c && c->knob; c++)
+		if (!strcmp(c->knob, knob) && !strcmp(c->want, want) && !strcmp(c->got, got))
+			return c->text;
 	return "";
 }
 
@@ -265,15 +265,16 @@ static void compare(const struct emit_target *target, const struct oom_plan *ask
 			 (long long)want->grad_accum);
 	for (size_t i = 0; oom_knob_at(i) && out->n_unsaid < OOM_EMIT_UNSAID_MAX; i++) {
 		const struct oom_option *k = oom_knob_at(i);
+		const char *cost;
 		char a[160], b[160];
 
 		oom_plan_get(want, k, a, sizeof(a));
 		oom_plan_get(got, k, b, sizeof(b));
 		if (same_value(k, a, b) || emit_is_aside(k->name) || listed(target->elsewhere, k->name))
 			continue;
+		cost = consequence(target, k->name, a, b);
 		oom_plan_get(asked, k, a, sizeof(a));
-		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s%s", k->name, a,
-			 consequence(k, want, got));
+		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s%s", k->name, a, cost);
 	}
 }
 

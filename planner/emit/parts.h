@@ -24,6 +24,11 @@ struct emission {
 	bool failed;
 };
 
+/* What it costs that a format cannot ask for one word of a knob, and is run with another: told beside it. */
+struct emit_cost {
+	const char *knob, *want, *got, *text;
+};
+
 /* A format: who fills it, how it is spelled, as whose file it is read back. */
 struct emit_target {
 	struct oom_emit_format format;
@@ -39,6 +44,7 @@ struct emit_target {
 	/* what a launch needs besides and no plan holds: a data set, a script; and where the file describes the
 	 * model itself */
 	const char *yours, *yours_described;
+	const struct emit_cost *costs;  /* ends with a NULL knob; NULL: none is known */
 };
 
 extern const struct emit_target emit_targets[];
