@@ -178,6 +178,8 @@ struct oom_crash_run {
 	double memory_fit;                      /* -1..1: correlation with the step */
 	bool memory_in_bytes;
 	int64_t longest, longest_step;          /* tokens of the longest batch, and its step; 0: none */
+	int64_t longest_before;                 /* of the batches before that one; 0: none */
+	bool in_evaluation;                     /* one began, and no step was counted since */
 	uint64_t evaluations, savings;          /* how many began before the message */
 	bool resumed;
 	uint64_t steps_since_resume;

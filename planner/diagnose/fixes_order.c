@@ -91,6 +91,7 @@ static const enum oom_lever of_graphs[OOM_MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V
 /* By the model's name: no batch is small enough for weights, or states, that are larger than the card. */
 static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(OFFLOAD));
 static const enum oom_lever of_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
+static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(RECOMPUTE), V(PRECISION));
 /* An engine that has its share of the card beside the trainer. */
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
@@ -105,7 +106,7 @@ const char *oom_lever_of(const struct oom_crash *c, enum oom_lever l)
 {
 	const enum oom_crash_work work = oom_crash_work(c);
 	/* what a training loads, saves or sets up is set where the training is */
-	const bool trains = work == OOM_WORK_TRAINING || (c->trains && work != OOM_WORK_INFERENCE && work != OOM_WORK_EVAL);
+	const bool trains = work == OOM_WORK_TRAINING || (c->trains && work != OOM_WORK_INFERENCE);
 
 	return oom_lever_in(oom_program_dialect(c, trains), oom_runtime_named(c->framework)->as.dialect, l);
 }
@@ -120,6 +121,15 @@ bool oom_lever_own(const struct oom_crash *c, enum oom_lever l)
 bool oom_plenty(const struct oom_crash *c)
 {
 	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_FREE] / 2 > c->bytes[OOM_CRASH_TRIED];
+}
+
+/* The log counts one step: what is new since are the optimizer's states. */
+static bool in_second_step(const struct oom_crash *c)
+{
+	for (size_t i = 0; i < c->n_causes; i++)
+		if (c->cause[i].cause == OOM_CAUSE_STEP_2 && c->cause[i].confidence >= 0.5)
+			return true;
+	return false;
 }
 
 const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work,
@@ -145,6 +155,8 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 		return of_compiled_steps;
 	if (short_of && oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING))
 		return work == OOM_WORK_TRAINING ? of_states : of_weights;
+	if (short_of && work == OOM_WORK_TRAINING && in_second_step(c))
+		return of_second_steps;
 	if (short_of && work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) &&
 	    (!oom_lever_of(c, OOM_LEVER_ADAPTER) || (!c->language && !oom_lever_own(c, OOM_LEVER_ADAPTER))))
 		return of_images;

@@ -75,6 +75,11 @@ static void events(struct oom_run_reader *r, const char *from, const char *end)
 
 	for (size_t i = 0; i < sizeof(evals) / sizeof(evals[0]); i++)
 		evaluates |= oom_text_find(from, end, evals[i]) != NULL;
+	if (evaluates)
+		r->run.in_evaluation = true;
+	/* its result, or the steps after it */
+	else if (oom_text_find(from, end, "eval_loss") || oom_text_find(from, end, "eval_runtime") || oom_text_find(from, end, "val_loss"))
+		r->run.in_evaluation = false;
 	r->run.evaluations += evaluates && !r->evaluating;
 	r->evaluating = evaluates;
 	for (size_t i = 0; i < sizeof(saves) / sizeof(saves[0]); i++)
@@ -165,6 +170,7 @@ static void line(struct oom_run_reader *r, const char *from, const char *end)
 	const uint64_t memory = r->run.memory_samples;
 	const double loss = r->run.last_loss;
 
+	r->stepped = false;
 	if (end - from > LONG_LINE)
 		end = from + LONG_LINE;
 	if (!r->lines++)

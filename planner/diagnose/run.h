@@ -12,6 +12,7 @@ struct oom_run_reader {
 	uint64_t read;                  /* bytes looked at */
 	uint64_t lines;
 	bool evaluating;
+	bool stepped;                   /* the line that is read has counted a step */
 	int columns, step_column, loss_column, memory_column;   /* of a CSV log; -1: none */
 	char memory_name[48];           /* that column's */
 };

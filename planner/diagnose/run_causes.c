@@ -58,6 +58,13 @@ static void from_figures(struct oom_crash *c, const struct oom_crash_log *log)
 		say(c, OOM_CAUSE_LEAK, 0.5, "allocated rose over the last four messages");
 	if (!trains(c) || run->last_step < 0)
 		return;
+	/* a quarter more than any before it: in a run that went well so far no coincidence */
+	if (run->longest_before > 0 && run->longest_step == run->last_step && run->longest > run->longest_before + run->longest_before / 4) {
+		snprintf(why, sizeof(why), "the batch of step %lld has %lld tokens, the longest before it %lld", (long long)run->last_step,
+			 (long long)run->longest, (long long)run->longest_before);
+		say(c, OOM_CAUSE_LONGEST_BATCH, 0.9, why);
+		return;
+	}
 	if (run->last_step == 1 && c->phase != OOM_CRASH_OPTIMIZER)
 		say(c, OOM_CAUSE_STEP_2, 0.6,
 		    "one step went through: the optimizer's state, made at its end, is what is new in the "
@@ -69,10 +76,23 @@ static void from_figures(struct oom_crash *c, const struct oom_crash_log *log)
 	}
 }
 
+/* A forward pass that no frame calls an evaluation's, while the log says that one is going on. */
+static void evaluates(struct oom_crash *c, const struct oom_crash_run *run)
+{
+	if (!run->in_evaluation || (c->phase != OOM_CRASH_FORWARD && c->phase != OOM_CRASH_UNKNOWN) || !c->n_causes ||
+	    c->cause[0].cause == OOM_CAUSE_NOT_OOM || !(c->trains || run->has_loss))
+		return;
+	c->phase = OOM_CRASH_EVAL;
+	c->phase_confidence = 0.8;
+	snprintf(c->phase_evidence, sizeof(c->phase_evidence), "%s", run->evaluations == 1 ? "the log, which began its first evaluation and counted no step since" :
+								       "the log, which began an evaluation and counted no step since");
+}
+
 void oom_run_causes(struct oom_crash *c, const struct oom_crash_log *log)
 {
 	const struct oom_crash_run *const run = &log->run;
 
+	evaluates(c, run);
 	if (c->phase == OOM_CRASH_UNKNOWN && run->has_loss && run->last_step >= 0 &&
 	    oom_crash_work(c) == OOM_WORK_UNKNOWN && c->n_causes && c->cause[0].cause != OOM_CAUSE_NOT_OOM)
 		oom_phase_settle(c, OOM_CRASH_TRAIN_STEP, 0.6, "the log counts steps and prints their losses");

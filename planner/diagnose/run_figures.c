@@ -103,6 +103,8 @@ void oom_run_put_step(struct oom_run_reader *r, int64_t step, int64_t of)
 	if (step != r->run.last_step && r->run.resumed)
 		r->run.steps_since_resume++;
 	r->run.last_step = step;
+	r->stepped = true;
+	r->run.in_evaluation = false;
 	if (of > 0)
 		r->run.of_steps = of;
 }
@@ -212,8 +214,8 @@ void oom_run_figure(struct oom_run_reader *r, const char *name, size_t n, const 
 	double v;
 	bool bytes;
 
-	/* "the allocated memory 9.2 GiB" is a sentence, "memory: 9.2 GiB" a figure */
-	if (what == OOM_RUN_MEMORY && n > 2 && !memchr(p, ':', end - p > 3 ? 3 : (size_t)(end - p)) &&
+	/* "the allocated memory 9.2 GiB" is a sentence, "memory: 9.2 GiB" a figure, and so is "mem 9.2 GiB" beside a step */
+	if (what == OOM_RUN_MEMORY && n > 2 && !r->stepped && !memchr(p, ':', end - p > 3 ? 3 : (size_t)(end - p)) &&
 	    !memchr(p, '=', end - p > 3 ? 3 : (size_t)(end - p)))
 		return;
 	if (!what || !(p = oom_run_value_of(p, end)) || !(after = oom_run_number(p, end, &v, &bytes)))
@@ -232,6 +234,7 @@ void oom_run_figure(struct oom_run_reader *r, const char *name, size_t n, const 
 		oom_run_put_memory(r, name, n, v, bytes);
 	} else if (what == OOM_RUN_TOKENS && v < 1e9 && (int64_t)v > r->run.longest && r->run.last_step >= 0) {
 		/* before the first step it is a limit that was set, not a batch */
+		r->run.longest_before = r->run.longest;
 		r->run.longest = (int64_t)v;
 		r->run.longest_step = r->run.last_step;
 	}

@@ -184,6 +184,7 @@ static void test_order(void **state)
 /* One step went through, the second dies in its forward pass: Adam's states are new. */
 static void test_second_step(void **state)
 {
+	struct oom_crash_answer a;
 	struct oom_crash_log log;
 	struct oom_crash c;
 	FILE *f = begin_log();
@@ -194,6 +195,73 @@ static void test_second_step(void **state)
 	c = end_log(f, &log);
 	assert_int_equal(c.cause[0].cause, OOM_CAUSE_TOO_LARGE);
 	assert_int_equal(c.cause[1].cause, OOM_CAUSE_STEP_2);
+	/* what is new comes before the batch, which went through once */
+	oom_crash_answer(&c, &a);
+	assert_non_null(strstr(a.fix[0], "optimizer state"));
+}
+
+/* Lengths between 1000 and 1390, then one of 4000: the batch that died is named beside the longest before it. */
+static void test_longest(void **state)
+{
+	struct oom_crash_log log;
+	struct oom_crash c;
+	FILE *f = begin_log();
+
+	(void)state;
+	/* a limit that is set before the first step is no batch */
+	fputs("max_length: 8192\n", f);
+	for (int step = 1; step <= 40; step++)
+		fprintf(f, "step %d loss 2.0 seq_len %d\n", step, 1000 + 10 * step);
+	fputs("step 41 seq_len 4000\n", f);
+	fputs(oom, f);
+	c = end_log(f, &log);
+	assert_int_equal(log.run.longest, 4000);
+	assert_int_equal(log.run.longest_before, 1400);
+	assert_int_equal(c.cause[0].cause, OOM_CAUSE_LONGEST_BATCH);
+	assert_non_null(strstr(c.cause[0].evidence, "4000 tokens, the longest before it 1400"));
+}
+
+/* "mem 9.2 GiB" beside a step is a figure without a colon, in prose it is none. */
+static void test_bare_figures(void **state)
+{
+	struct oom_crash_log log;
+	FILE *f = begin_log();
+
+	(void)state;
+	for (int step = 1; step <= 40; step++)
+		fprintf(f, "step %d/900 | loss 2.0 | mem %d MiB | 812 tok/s\n", step, 30000 + 40 * step);
+	fputs("the allocated memory 1.0 GiB is less\n", f);
+	fputs(oom, f);
+	(void)end_log(f, &log);
+	assert_int_equal(log.run.memory_samples, 40);
+	same(log.run.memory_slope, 40.0 * 1048576);
+}
+
+/* The Trainer announces its evaluation; frames of a model alone say nothing of it. Once its result is printed, it is
+ * over. */
+static void test_first_evaluation(void **state)
+{
+	static const char frames[] = "Traceback (most recent call last):\n  File \"run.py\", line 9, in <module>\n    trainer.train()\n"
+				     "  File \"/l/transformers/models/llama/modeling_llama.py\", line 2, in forward\n    x = self.mlp(x)\n";
+	struct oom_crash_answer a;
+	struct oom_crash_log log;
+	struct oom_crash c;
+	FILE *f = begin_log();
+
+	(void)state;
+	fputs("{'loss': 1.5, 'epoch': 0.1}\n{'loss': 1.4, 'epoch': 0.2}\n***** Running Evaluation *****\n  Num examples = 20\n", f);
+	fputs(frames, f);
+	fputs(oom, f);
+	c = end_log(f, &log);
+	assert_int_equal(c.phase, OOM_CRASH_EVAL);
+	oom_crash_answer(&c, &a);
+	assert_non_null(strstr(a.fix[0], "per_device_eval_batch_size"));
+	f = begin_log();
+	fputs("{'loss': 1.5, 'epoch': 0.1}\n***** Running Evaluation *****\n{'eval_loss': 1.3, 'eval_runtime': 9.1}\n", f);
+	fputs(frames, f);
+	fputs(oom, f);
+	c = end_log(f, &log);
+	assert_int_equal(c.phase, OOM_CRASH_FORWARD);
 }
 
 /* Four ranks, one message each, of rising sizes: one crash, and no leak. */
@@ -263,6 +331,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms), cmocka_unit_test(test_csv), cmocka_unit_test(test_named_units),	  cmocka_unit_test(test_leak),
 		cmocka_unit_test(test_order), cmocka_unit_test(test_second_step), cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_longest), cmocka_unit_test(test_bare_figures), cmocka_unit_test(test_first_evaluation),
 		cmocka_unit_test(test_large), cmocka_unit_test(test_smi)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
