@@ -115,8 +115,14 @@ void oom_compare_text(const struct oom_job *job, const struct oom_target *t,
 	else if (m->asked.fits_gpu)
 		printf("  as asked it should have fitted %s: see the causes above\n",
 		       oom_gib(m->capacity_bytes));
-	else if (m->searched)
+	else if (m->searched) {
+		/* the change that fits the batch as it was planned need not fit the one that died */
+		if (m->implied_tokens)
+			printf("  what follows is for the %" PRId64 " tokens given: --seq-len=%" PRIu64 " asks for the batch that died\n",
+			       m->asked.plan.seq_len,
+			       (m->implied_tokens + (uint64_t)m->asked.plan.micro_batch - 1) / (uint64_t)m->asked.plan.micro_batch);
 		oom_report_search(t, &m->asked.plan, &m->search);
+	}
 	if (m->capacity_bytes && m->searched && !m->asked.fits_gpu && m->search.found)
 		oom_report_to_run(job, t, &m->asked.plan, &m->search.best.plan);
 }
