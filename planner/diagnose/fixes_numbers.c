@@ -91,7 +91,8 @@ static void layers(const struct oom_crash *c, const char *offload, struct oom_cr
 	double left;
 	char own[160];
 
-	if (!c->known[OOM_CRASH_TRIED] || each <= 0 || !offload)
+	/* of weights it is a part of them that was refused: how much did not fit is not said */
+	if (!c->known[OOM_CRASH_TRIED] || each <= 0 || !offload || c->part == OOM_PART_WEIGHTS)
 		return;
 	left = (double)c->layers - ceil((double)c->bytes[OOM_CRASH_TRIED] / each) - 1;
 	if (left < 0)

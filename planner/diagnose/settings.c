@@ -51,6 +51,11 @@ static const struct {
 	{"use_8bit_adam", NULL, OOM_LEVER_OPTIMIZER},
 	{"AdamW8bit", NULL, OOM_LEVER_OPTIMIZER},
 	{"offload_optimizer", NULL, OOM_LEVER_OPTIMIZER},
+	{"offload_optimizer_device", ANY_OF("cpu", "nvme"), OOM_LEVER_OPTIMIZER},
+	{"cpu_offload", NULL, OOM_LEVER_OFFLOAD},
+	{"use_cpu_offload", NULL, OOM_LEVER_OFFLOAD},
+	{"q_lora", NULL, OOM_LEVER_QUANT},
+	{"bits", ANY_OF("=4"), OOM_LEVER_QUANT},
 	{"optimizer_offload", NULL, OOM_LEVER_OPTIMIZER},
 	{"adam_offload", NULL, OOM_LEVER_OPTIMIZER},
 	{"load_in_4bit", NULL, OOM_LEVER_QUANT},
@@ -273,6 +278,11 @@ static const struct {
 	const char *sign;
 	enum oom_lever lever;
 } signs[] = {
+	{"peft/tuners/lora", OOM_LEVER_ADAPTER},
+	{"peft\\tuners\\lora", OOM_LEVER_ADAPTER},
+	{"finetune/lora.py", OOM_LEVER_ADAPTER},
+	{"lora.yaml", OOM_LEVER_ADAPTER},
+	{"train_network.py", OOM_LEVER_ADAPTER},
 	{"VAEDecodeTiled", OOM_LEVER_TILE},
 	{"VAEEncodeTiled", OOM_LEVER_TILE},
 	{"in decode_tiled", OOM_LEVER_TILE},

@@ -122,6 +122,18 @@ static const struct {
 	{"ollama/ollama#6860", "llama_new_context_with_model: n_ctx = 4096\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 144.00 MiB on device 4: cudaMalloc failed: "
 			       "out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA4 buffer of size 150994944\n" TRACE
 			       AT("/d/demo.py", "<module>", "llm = LlamaCpp("), 6, "less for the card that refused", NULL, NULL, "the fifth card is not the first"},
+	{"ayulockin/neurips-llm-efficiency-challenge#5", "python lit-gpt/finetune/lora.py --precision bf16-true\n" TRACE
+								 AT("/l/lightning/fabric/fabric.py", "backward", "self._strategy.backward(t)") FULL, 1,
+	 "a smaller batch", "train adapters", NULL, "the script's name says that it trains adapters"},
+	{"Tencent-Hunyuan/HunyuanVideo-Avatar#61", "sample_gpu_poor.py --use-fp8 --cpu-offload --infer-steps 50\n" TRACE
+						   AT("/h/hymm_sp/diffusion/pipelines/pipeline_hunyuan_video.py", "__call__", "image = self.vae.decode(latents)[0]") FULL, 1,
+	 "tiles", "enable_model_cpu_offload", "weights on the host", "parts wait on the host already"},
+	{"QwenLM/Qwen#502", "finetune.py --use_lora --q_lora --gradient_checkpointing --per_device_train_batch_size 2\n" STEP FULL, 1,
+	 "--per_device_train_batch_size 2 -> 1", "deepspeed", NULL, "a base of 4 bits has little to shard"},
+	{"SciSharp/LLamaSharp#1236", "load_tensors: offloaded 49/49 layers to GPU\nload_tensors:      Vulkan0 model buffer size = 17350.06 MiB\n"
+				     "ggml_vulkan: Device memory allocation of size 1073741824 failed.\nggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory\n"
+				     "alloc_tensor_range: failed to allocate Vulkan0 buffer of size 1073741824\nllama_model_load: error loading model\n", 1,
+	 "-ngl lower", "each of the 49", NULL, "a part of the weights was refused: how many layers fit is not said"},
 	/* ---- layers, by their size: 2300 MiB on 23 layers are 100 each; 150 MiB need two, and one is spared ---- */
 	{"mozilla-ai/llamafile#372", "llm_load_tensors: offloaded 23/23 layers to GPU\nllm_load_tensors:        CPU buffer size =   250.00 MiB\n"
 				     "llm_load_tensors:      CUDA0 buffer size =  2300.00 MiB\nllama_new_context_with_model: n_ctx      = 512\n"
