@@ -70,6 +70,9 @@ static void note_unknown(struct oom_offers *o, const char *name, double mem_gb)
 {
 	const char *near, **names;
 	char said[64];
+	int each;
+	/* the card of that name, whose memory is another */
+	const int32_t alike = oom_offer_card(&o->gpus, name, 0, OOM_FORM_UNSAID, &each);
 
 	o->unknown_gpu++;
 	if (mem_gb > 4 && mem_gb < 2000)
@@ -84,7 +87,7 @@ static void note_unknown(struct oom_offers *o, const char *name, double mem_gb)
 	names = calloc(o->gpus.n + 1, sizeof(*names));
 	for (size_t i = 0; names && i < o->gpus.n; i++)
 		names[i] = o->gpus.items[i].name;
-	near = names ? oom_nearest(name, names) : NULL;
+	near = alike >= 0 ? o->gpus.items[alike].name : names ? oom_nearest(name, names) : NULL;
 	memcpy(o->unknown[o->n_unknown], said, sizeof(said));
 	snprintf(o->nearest[o->n_unknown++], sizeof(o->nearest[0]), "%.47s", near ? near : "");
 	free(names);

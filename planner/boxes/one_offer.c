@@ -145,5 +145,5 @@ enum oom_status finder_fill(const struct finder *f, const struct oom_offer *o, s
 				      b->tokens_per_s * 1e6;
 	b->spot_usd_per_mtokens = o->spot_usd_h * (double)g->nodes / 3600 / b->tokens_per_s * 1e6;
 	oom_box_quote(&f->offers->gpus.items[o->gpu], f->q, &g->time[chosen], b);
-	return st;
+	return OOM_OK;
 }

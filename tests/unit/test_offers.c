@@ -204,6 +204,12 @@ static void test_forms(void **state)
 		assert_string_equal(o.gpus.items[o.items[i].gpu].name, cards[i]);
 	assert_int_equal(o.unsaid_form, 2);
 	oom_offers_release(&o);
+	/* a modified card is none of the table; the one that is named so is the nearest */
+	read_text(&o, "list.csv", "provider,instance,gpu,gpu_count,gpu_memory_mib,ondemand_usd_h\nvast,a,RTX4090,1,49140,1\n",
+		  OOM_OK, &err);
+	assert_int_equal(o.n, 0);
+	assert_string_equal(o.nearest[0], "RTX-4090");
+	oom_offers_release(&o);
 	/* a2-ultragpu-1g (data/boxes.csv) */
 	read_text(&o, "list.csv", "provider,instance,gpu,gpu_count,ondemand_usd_h\ngcp,a,A100-80GB,1,5\n", OOM_OK, &err);
 	assert_string_equal(o.gpus.items[o.items[0].gpu].name, "A100-SXM4-80GB");
