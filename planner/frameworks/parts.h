@@ -31,6 +31,7 @@ struct fw_part {
 	/* Of a command: the script that it starts, whose own defaults were read; NULL: it was not at hand. */
 	const char *script;
 	bool no_adapters;       /* its adapters are behind a switch that is off */
+	const char *own_trainer;        /* a class that it makes and no library has; NULL: none */
 	/* Of such a file: the command, whose keys stand above its own. */
 	const struct fw_part *command;
 	/* Knobs that the file sets to what it does not say ("${BATCH}"): no default may stand in. */
@@ -73,6 +74,8 @@ void part_take_config(struct fw_part *p);
 void part_run_config(struct fw_part *p);
 /* python_calls.c: what a trainer of this class trains, a script's own one derived from TRL's too; NULL: none is known. */
 const char *python_trainer_objective(const char *class);
+/* A trainer that no library has: a script's own. */
+bool python_own_trainer(const char *class);
 /* script_options.c: what the script that a command starts takes where the command says nothing. */
 void part_take_script(struct fw_part *p);
 void part_follow_script(struct fw_part *p);

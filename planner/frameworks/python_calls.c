@@ -303,6 +303,20 @@ const char *python_trainer_objective(const char *class)
 	return i < N_TRAINED ? trained[i][1] : NULL;
 }
 
+bool python_own_trainer(const char *class)
+{
+	static const char *const others[] = {"Trainer", "Seq2SeqTrainer", "OnlineDPOTrainer", "XPOTrainer", "NashMDTrainer",
+					     "BCOTrainer", "PRMTrainer", "PPOv2Trainer", "IterativeSFTTrainer"};
+	const size_t n = strlen(class);
+
+	if (n < 7 || strcmp(class + n - 7, "Trainer"))
+		return false;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (!strcmp(class, others[i]))
+			return false;
+	return trained_by(class) == N_TRAINED || strcmp(class, trained[trained_by(class)][0]);
+}
+
 /* TrainingArguments are everybody's: the trainer says what it does.  Of several the first counts. */
 static void objective_by_trainer(struct fw_part *p, const char *config)
 {

@@ -419,10 +419,10 @@ static void tell_script(struct fw_part *p)
 {
 	static const char *const decided[] = {"objective", "method", "lora-r", "lora-dropout", "attn", "grad-ckpt", "loss",
 					      "packing"};
-	const struct doc_node *program = doc_member(p->root, ARGS_PROGRAM);
-	const char *list = "";
-	struct oom_setting s = {.key = "", .value = "", .knob = "", .knob_value = "", .file = p->file, .source = "",
-				.kind = OOM_SETTING_UNMODELLED};
+	const struct doc_node *program = fw_key(p, ARGS_PROGRAM);
+	const char *list = "", *own = "";
+	struct oom_setting s = {.key = "", .value = "", .knob = "", .knob_value = "", .source = "",
+				.file = p->command ? p->command->file : p->file, .kind = OOM_SETTING_UNMODELLED};
 
 	if (!p->fw->own_scripts || !program || !program->text || part_fact(p, "@known-script"))
 		return;
@@ -435,13 +435,17 @@ static void tell_script(struct fw_part *p)
 	/* what weights are loaded in is the script's as well */
 	if (part_fact(p, "@dtype") && !fw_fact_from_file(p, "@dtype"))
 		list = reading_text(p->reading, "%s%s%s", list, *list ? ", " : "", "precision");
+	if (p->own_trainer && part_fact(p, "optimizer") && !fw_fact_from_file(p, "optimizer")) {
+		list = reading_text(p->reading, "%s%s%s", list, *list ? ", " : "", "optimizer");
+		own = reading_text(p->reading, " (%.60s is its own)", p->own_trainer);
+	}
 	if (!*list)
 		return;
 	s.key = "program";
 	s.value = reading_text(p->reading, "%s", program->text);
 	s.line = program->line;
-	s.note = reading_text(p->reading, "a script that is not known here%s: %s are what %s takes by default, its code may "
-			      "decide otherwise", p->script ? " beyond its options" : "", list, p->fw->name);
+	s.note = reading_text(p->reading, "a script that is not known here%s%s: %s are what %s takes by default, its code may "
+			      "decide otherwise", p->script ? " beyond its options" : "", own, list, p->fw->name);
 	reading_add(p->reading, &s);
 }
 

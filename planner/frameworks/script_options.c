@@ -131,6 +131,8 @@ static void add_calls(struct fw_part *p, const struct doc_node *root)
 
 		if (trainer)
 			trainer->tag = ARGS_OF_SCRIPT;
+		if (!p->own_trainer && python_own_trainer(c->key))
+			p->own_trainer = reading_text(p->reading, "%s", c->key);
 		for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 			const struct doc_node *call = !strcmp(c->key, known[i].call) ? c :
 						      load && !strcmp(known[i].call, "from_pretrained") ? load : NULL;

@@ -1,0 +1,9 @@
+from mine import LOMOTrainer
+
+
+def main():
+    trainer = LOMOTrainer(model, args)
+    trainer.train()
+
+
+main()
