@@ -169,7 +169,7 @@ enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_q
 enum oom_status oom_answer_anatomy(struct oom_evaluator *ev, const struct oom_model *model,
 				   const struct oom_judged *j, struct oom_anatomy *out, struct oom_error *err)
 {
-	uint64_t *between = out->bucket[OOM_PHASE_EVAL], sum = 0;
+	uint64_t *between, sum = 0;
 	struct oom_plan q = j->plan;
 	struct oom_anatomy other;
 	struct oom_eval e;
@@ -185,6 +185,7 @@ enum oom_status oom_answer_anatomy(struct oom_evaluator *ev, const struct oom_mo
 		st = oom_anatomy(ev, model, &q, &e, &other, err);
 	if (st)
 		return st;
+	between = out->bucket[OOM_PHASE_EVAL];
 	memcpy(between, other.bucket[OOM_PHASE_EVAL], sizeof(out->bucket[0]));
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		sum += between[b];

@@ -83,9 +83,10 @@ static enum oom_status one_length(struct seeker *s, uint16_t value[AXES])
 	return st ? st : picks_choose(&s->picks);
 }
 
-/* What the passes of the asked plan's smallest batch hold with some attention, with and without checkpoints
- * between layers; UINT64_MAX: it does not run so. */
-static enum oom_status passes_hold(struct seeker *s, int64_t attn, uint64_t least[2])
+/* What the passes of the asked plan's smallest batch hold with some attention: with and without checkpoints between
+ * layers, under autocast and, as DeepSpeed runs it, without; UINT64_MAX: it does not run so. */
+enum { PASSES = 4 };
+static enum oom_status passes_hold(struct seeker *s, int64_t attn, uint64_t least[PASSES])
 {
 	struct picks *k = &s->picks;
 	struct oom_plan p = *s->space.asked;
@@ -95,16 +96,20 @@ static enum oom_status passes_hold(struct seeker *s, int64_t attn, uint64_t leas
 	p.attn = attn;
 	/* flash_attn has 16 bit alone, as what fits in the end mostly is */
 	move_to_16_bit(&p, s->space.model);
-	for (int full = 0; full < 2 && !st; full++) {
+	for (int i = 0; i < PASSES && !st; i++) {
 		struct oom_eval e = {0};
+		struct oom_plan q;
 
-		least[full] = UINT64_MAX;
-		p.grad_ckpt = full ? OOM_CKPT_FULL : OOM_CKPT_NONE;
+		least[i] = UINT64_MAX;
+		p.grad_ckpt = i % 2 ? OOM_CKPT_FULL : OOM_CKPT_NONE;
 		if (!oom_compat_launches(&s->space.compat, &p))
 			continue;
-		st = oom_evaluate(k->ev, s->space.model, &p, OOM_EVAL_FAST, &e, k->err);
+		q = p;
+		if (i / 2)
+			q.precision = p.precision == OOM_AMP_FP16 || p.precision == OOM_FP16_AMP ? OOM_FP16 : OOM_BF16;
+		st = oom_evaluate(k->ev, s->space.model, &q, OOM_EVAL_FAST, &e, k->err);
 		if (!st)
-			least[full] = e.peak[OOM_PHASE_BWD1] > e.peak[OOM_PHASE_FWD1] ?
+			least[i] = e.peak[OOM_PHASE_BWD1] > e.peak[OOM_PHASE_FWD1] ?
 					      e.peak[OOM_PHASE_BWD1] :
 					      e.peak[OOM_PHASE_FWD1];
 		st = st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
@@ -117,15 +122,19 @@ static enum oom_status passes_hold(struct seeker *s, int64_t attn, uint64_t leas
 static enum oom_status compare_attention(struct seeker *s)
 {
 	static const int64_t others[] = {OOM_ATTN_EAGER, OOM_ATTN_FLASH};
-	uint64_t sdpa[2], other[2];
+	uint64_t sdpa[PASSES], other[PASSES];
 	enum oom_status st;
 
 	if (s->space.megatron)
 		return OOM_OK;
 	st = passes_hold(s, OOM_ATTN_SDPA, sdpa);
 	for (size_t i = 0; !st && i < sizeof(others) / sizeof(others[0]); i++) {
+		bool leaner = false;
+
 		st = passes_hold(s, others[i], other);
-		if (!st && (other[0] < sdpa[0] || other[1] < sdpa[1]))
+		for (int k = 0; !st && k < PASSES; k++)
+			leaner |= other[k] < sdpa[k];
+		if (leaner)
 			s->space.leaner[s->space.n_leaner++] = others[i];
 	}
 	return st;

@@ -248,8 +248,8 @@ static void mixtures(struct brute *b, struct oom_plan p)
 					batches(b, p, false);
 }
 
-/* A pass over one sequence in 16 bit; 0: it does not run so. */
-static uint64_t pass(const struct brute *b, int64_t attn, int64_t ckpt)
+/* A pass over one sequence in 16 bit, with autocast or without; 0: it does not run so. */
+static uint64_t pass(const struct brute *b, int64_t attn, int64_t ckpt, bool autocast)
 {
 	struct oom_plan p = *b->asked;
 	struct oom_eval e;
@@ -259,7 +259,10 @@ static uint64_t pass(const struct brute *b, int64_t attn, int64_t ckpt)
 	p.grad_ckpt = ckpt;
 	if (p.precision == OOM_FP32)
 		p.precision = OOM_AMP_BF16;
-	if (!oom_compat_launches(&b->compat, &p) || oom_evaluate(b->ev, b->model, &p, OOM_EVAL_FAST, &e, NULL))
+	if (!oom_compat_launches(&b->compat, &p))
+		return 0;
+	p.precision = autocast ? p.precision : OOM_BF16;
+	if (oom_evaluate(b->ev, b->model, &p, OOM_EVAL_FAST, &e, NULL))
 		return 0;
 	return e.peak[OOM_PHASE_FWD1] > e.peak[OOM_PHASE_BWD1] ? e.peak[OOM_PHASE_FWD1] : e.peak[OOM_PHASE_BWD1];
 }
@@ -267,10 +270,11 @@ static uint64_t pass(const struct brute *b, int64_t attn, int64_t ckpt)
 /* It holds less under this attention than under SDPA, be it with checkpoints or without. */
 static bool is_leaner(const struct brute *b, int64_t attn)
 {
-	for (int64_t ckpt = OOM_CKPT_NONE; ckpt <= OOM_CKPT_FULL; ckpt++) {
-		const uint64_t other = pass(b, attn, ckpt);
+	for (int i = 0; i < 4; i++) {
+		const int64_t ckpt = i % 2 ? OOM_CKPT_FULL : OOM_CKPT_NONE;
+		const uint64_t other = pass(b, attn, ckpt, i / 2);
 
-		if (other && other < pass(b, OOM_ATTN_SDPA, ckpt))
+		if (other && other < pass(b, OOM_ATTN_SDPA, ckpt, i / 2))
 			return true;
 	}
 	return false;
