@@ -85,7 +85,7 @@ static enum oom_status one_length(struct seeker *s, uint16_t value[AXES])
 
 /* What the passes of the asked plan's smallest batch hold with some attention: with and without checkpoints between
  * layers, under autocast and, as DeepSpeed runs it, without; UINT64_MAX: it does not run so. */
-enum { PASSES = 4 };
+enum { PASSES = 8 };             /* forward and backward of each of them: elsewhere another one may bind */
 static enum oom_status passes_hold(struct seeker *s, int64_t attn, uint64_t least[PASSES])
 {
 	struct picks *k = &s->picks;
@@ -94,13 +94,17 @@ static enum oom_status passes_hold(struct seeker *s, int64_t attn, uint64_t leas
 
 	p.micro_batch = p.grad_accum = 1;
 	p.attn = attn;
+	/* whole logits hide what attention holds */
+	if (search_values(&s->space, LOSS) > 1)
+		search_set_loss(&s->space, 1, &p);
 	/* flash_attn has 16 bit alone, as what fits in the end mostly is */
 	move_to_16_bit(&p, s->space.model);
-	for (int i = 0; i < PASSES && !st; i++) {
+	for (int i = 0; i < PASSES; i++)
+		least[i] = UINT64_MAX;
+	for (int i = 0; i < PASSES / 2 && !st; i++) {
 		struct oom_eval e = {0};
 		struct oom_plan q;
 
-		least[i] = UINT64_MAX;
 		p.grad_ckpt = i % 2 ? OOM_CKPT_FULL : OOM_CKPT_NONE;
 		if (!oom_compat_launches(&s->space.compat, &p))
 			continue;
@@ -108,10 +112,10 @@ static enum oom_status passes_hold(struct seeker *s, int64_t attn, uint64_t leas
 		if (i / 2)
 			q.precision = p.precision == OOM_AMP_FP16 || p.precision == OOM_FP16_AMP ? OOM_FP16 : OOM_BF16;
 		st = oom_evaluate(k->ev, s->space.model, &q, OOM_EVAL_FAST, &e, k->err);
-		if (!st)
-			least[i] = e.peak[OOM_PHASE_BWD1] > e.peak[OOM_PHASE_FWD1] ?
-					      e.peak[OOM_PHASE_BWD1] :
-					      e.peak[OOM_PHASE_FWD1];
+		if (!st) {
+			least[2 * i] = e.peak[OOM_PHASE_FWD1];
+			least[2 * i + 1] = e.peak[OOM_PHASE_BWD1];
+		}
 		st = st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
 	}
 	return st;

@@ -249,13 +249,14 @@ static void mixtures(struct brute *b, struct oom_plan p)
 }
 
 /* A pass over one sequence in 16 bit, with autocast or without; 0: it does not run so. */
-static uint64_t pass(const struct brute *b, int64_t attn, int64_t ckpt, bool autocast)
+static uint64_t pass(const struct brute *b, int64_t attn, int64_t ckpt, bool autocast, enum oom_phase phase)
 {
 	struct oom_plan p = *b->asked;
 	struct oom_eval e;
 
 	p.micro_batch = p.grad_accum = 1;
 	p.attn = attn;
+	p.fused_ce = b->loss;
 	p.grad_ckpt = ckpt;
 	if (p.precision == OOM_FP32)
 		p.precision = OOM_AMP_BF16;
@@ -264,17 +265,18 @@ static uint64_t pass(const struct brute *b, int64_t attn, int64_t ckpt, bool aut
 	p.precision = autocast ? p.precision : OOM_BF16;
 	if (oom_evaluate(b->ev, b->model, &p, OOM_EVAL_FAST, &e, NULL))
 		return 0;
-	return e.peak[OOM_PHASE_FWD1] > e.peak[OOM_PHASE_BWD1] ? e.peak[OOM_PHASE_FWD1] : e.peak[OOM_PHASE_BWD1];
+	return e.peak[phase];
 }
 
 /* It holds less under this attention than under SDPA, be it with checkpoints or without. */
 static bool is_leaner(const struct brute *b, int64_t attn)
 {
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 8; i++) {
 		const int64_t ckpt = i % 2 ? OOM_CKPT_FULL : OOM_CKPT_NONE;
-		const uint64_t other = pass(b, attn, ckpt, i / 2);
+		const enum oom_phase phase = i % 4 / 2 ? OOM_PHASE_BWD1 : OOM_PHASE_FWD1;
+		const uint64_t other = pass(b, attn, ckpt, i / 4, phase);
 
-		if (other && other < pass(b, OOM_ATTN_SDPA, ckpt, i / 2))
+		if (other && other < pass(b, OOM_ATTN_SDPA, ckpt, i / 4, phase))
 			return true;
 	}
 	return false;
