@@ -300,26 +300,53 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_EVALUATES_YES, "yes", "evaluation has to fit, too", "true steps epoch", \
 	  "eval_strategy=\"steps\"", OOM_EXACT)
 
-#define OOM_ENGINES(X) \
+/* What engines are, as far as other knobs depend on it: rules between knobs and passes ask for these traits instead
+ * of comparing names. */
+enum oom_engine_trait {
+	OOM_E_PLAIN = 1,        /* everything in full on every GPU: DDP, with torchao's offload */
+	OOM_E_ZERO = 2,         /* divides states as DeepSpeed's ZeRO does, with its buckets and thresholds */
+	OOM_E_FSDP = 4,         /* wraps layers as FSDP does, whose stages begin at 2 */
+	OOM_E_RANKS = 8,        /* tensor- and pipeline-parallel ranks with schedules of their own (Megatron) */
+	OOM_E_CORE = 16,        /* Megatron-core's layers, optimizer and launcher */
+	OOM_E_PIPE = 32,        /* DeepSpeed's pipeline engine over Megatron's layers */
+	OOM_E_MIXES = 64,       /* degrees of parallelism beside its sharding (torchtitan) */
+	OOM_E_IN_TURN = 128,    /* one process, whose GPUs hold different layers and work in turn */
+	OOM_E_AUTOCAST = 256,   /* a mixed precision of its own, beside which autocast is a choice */
+	OOM_E_PURE = 512        /* recipes in one type: no autocast, no fp32 master */
+};
+
+/* X: a choice as above.  T(ENUM, traits): its traits. */
+#define OOM_ENGINE_ROWS(X, T) \
 	X(OOM_ENGINE_HF, "hf", \
 	  "plain PyTorch, HF Trainer or Lightning Fabric (DDP on several GPUs)", \
 	  "ddp multi_gpu", "transformers TrainingArguments", OOM_EXACT) \
+	T(OOM_ENGINE_HF, OOM_E_PLAIN) \
 	X(OOM_ENGINE_DEEPSPEED, "deepspeed", "DeepSpeed ZeRO", "", "deepspeed config", \
 	  OOM_PLACEMENT) \
+	T(OOM_ENGINE_DEEPSPEED, OOM_E_ZERO | OOM_E_AUTOCAST) \
 	X(OOM_ENGINE_FSDP2, "fsdp2", "fully_shard, torchtitan style", "", \
 	  "torch.distributed.fsdp", OOM_PLACEMENT) \
+	T(OOM_ENGINE_FSDP2, OOM_E_FSDP | OOM_E_MIXES) \
 	X(OOM_ENGINE_FSDP1, "fsdp1", "FullyShardedDataParallel through accelerate", "fsdp", \
 	  "accelerate FSDP", OOM_PLACEMENT) \
+	T(OOM_ENGINE_FSDP1, OOM_E_FSDP | OOM_E_AUTOCAST) \
 	X(OOM_ENGINE_MEGATRON, "megatron", "Megatron-LM", "megatron_lm", \
 	  "Megatron-LM arguments", OOM_PLACEMENT) \
+	T(OOM_ENGINE_MEGATRON, OOM_E_RANKS | OOM_E_CORE) \
 	X(OOM_ENGINE_MEGATRON_DEEPSPEED, "megatron-deepspeed", \
 	  "DeepSpeed's pipeline engine and ZeRO-1 under Megatron's layers (BigScience, GPT-NeoX)", "", \
 	  "deepspeedai/Megatron-DeepSpeed, deepspeed/runtime/pipe/engine.py", OOM_PLACEMENT) \
+	T(OOM_ENGINE_MEGATRON_DEEPSPEED, OOM_E_RANKS | OOM_E_PIPE) \
 	X(OOM_ENGINE_TORCHTUNE, "torchtune", "pure bf16 recipes", "", "torchtune recipes", \
 	  OOM_NUMERICS) \
+	T(OOM_ENGINE_TORCHTUNE, OOM_E_FSDP | OOM_E_PURE) \
 	X(OOM_ENGINE_DEVICE_MAP, "device-map", \
 	  "one process, layers laid out over the GPUs of a node, which work in turn", "", \
-	  "device_map=\"auto\", transformers integrations/accelerate.py", OOM_PLACEMENT)
+	  "device_map=\"auto\", transformers integrations/accelerate.py", OOM_PLACEMENT) \
+	T(OOM_ENGINE_DEVICE_MAP, OOM_E_IN_TURN)
+#define OOM_NO_ROW(...)
+#define OOM_ENGINES(X) OOM_ENGINE_ROWS(X, OOM_NO_ROW)
+#define OOM_ENGINE_TRAITS(T) OOM_ENGINE_ROWS(OOM_NO_ROW, T)
 
 #define OOM_SCANS(X) \
 	X(OOM_SCAN_ASSOCIATIVE, "associative", \
@@ -465,6 +492,9 @@ enum oom_reference { OOM_REFERENCES(OOM_CHOICE_ID) };
 enum oom_rollouts_by { OOM_ROLLOUTS(OOM_CHOICE_ID) };
 enum oom_ema { OOM_EMAS(OOM_CHOICE_ID) };
 enum oom_engine_id { OOM_ENGINES(OOM_CHOICE_ID) };
+/* OOM_ENGINE_HF_TRAITS and so on. */
+#define OOM_TRAITS_ID(id, traits) id##_TRAITS = (traits),
+enum oom_engine_traits { OOM_ENGINE_TRAITS(OOM_TRAITS_ID) };
 enum oom_scan { OOM_SCANS(OOM_CHOICE_ID) };
 enum oom_fp8 { OOM_FP8S(OOM_CHOICE_ID) };
 enum oom_pp_schedule { OOM_PP_SCHEDULES(OOM_CHOICE_ID) };

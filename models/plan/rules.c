@@ -25,10 +25,24 @@ static bool batch_holds(const struct oom_plan *p)
 	return !p->global_batch || p->micro_batch <= p->global_batch;
 }
 
+#define BIT(choice) ((uint64_t)1 << (choice))
+/* The engines that have a trait, as bits. */
+#define IF_PLAIN(id, traits) | (((traits) & OOM_E_PLAIN) ? BIT(id) : 0)
+#define IF_ZERO(id, traits) | (((traits) & OOM_E_ZERO) ? BIT(id) : 0)
+#define IF_FSDP(id, traits) | (((traits) & OOM_E_FSDP) ? BIT(id) : 0)
+#define IF_RANKS(id, traits) | (((traits) & OOM_E_RANKS) ? BIT(id) : 0)
+#define IF_CORE(id, traits) | (((traits) & OOM_E_CORE) ? BIT(id) : 0)
+#define IF_PIPE(id, traits) | (((traits) & OOM_E_PIPE) ? BIT(id) : 0)
+#define IF_MIXES(id, traits) | (((traits) & OOM_E_MIXES) ? BIT(id) : 0)
+#define IF_IN_TURN(id, traits) | (((traits) & OOM_E_IN_TURN) ? BIT(id) : 0)
+#define IF_AUTOCAST(id, traits) | (((traits) & OOM_E_AUTOCAST) ? BIT(id) : 0)
+#define IF_PURE(id, traits) | (((traits) & OOM_E_PURE) ? BIT(id) : 0)
+#define ENGINES(trait) (UINT64_C(0) OOM_ENGINE_TRAITS(IF_##trait))
+
 static bool ranks_share(const struct oom_plan *p)
 {
 	/* DeepSpeed runs every stage on one GPU, of which it makes a partition */
-	return p->gpus > 1 || p->engine == OOM_ENGINE_DEEPSPEED ||
+	return p->gpus > 1 || ENGINES(ZERO) >> p->engine & 1 ||
 	       p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE;
 }
 
@@ -43,7 +57,13 @@ static bool degrees_divide(const struct oom_plan *p)
 	return p->gpus % (p->tp * p->pp * p->cp) == 0;
 }
 
-static_assert(OOM_ENGINE_MEGATRON_DEEPSPEED == OOM_ENGINE_MEGATRON + 1, "rules speak of both as a range");
+/* What a rule is about first is looked at as a range: engines of such a trait stand next to each other. */
+#define FIRST(set) ((uint64_t)__builtin_ctzll(set))
+#define SPAN(set) ((uint64_t)__builtin_popcountll(set) - 1)
+#define IS_RANGE(set) ((set) >> FIRST(set) == BIT(SPAN(set) + 1) - 1)
+static_assert(IS_RANGE(ENGINES(RANKS)) && IS_RANGE(ENGINES(PIPE)) && IS_RANGE(ENGINES(MIXES)) &&
+		      IS_RANGE(ENGINES(IN_TURN)) && IS_RANGE(ENGINES(PURE)),
+	      "rules speak of these engines as of a range");
 
 static bool splits_large(const struct oom_plan *p)
 {
@@ -67,16 +87,7 @@ static bool trains_base(const struct oom_plan *p)
 
 /* ---- the rows ---- */
 
-#define BIT(choice) ((uint64_t)1 << (choice))
-#define FSDP (BIT(OOM_ENGINE_FSDP1) | BIT(OOM_ENGINE_FSDP2) | BIT(OOM_ENGINE_TORCHTUNE))
 #define FOUR_BIT (BIT(OOM_BASE_NF4) | BIT(OOM_BASE_FP4))
-/* engines of tensor- and pipeline-parallel ranks */
-#define PIPELINES (BIT(OOM_ENGINE_MEGATRON) | BIT(OOM_ENGINE_MEGATRON_DEEPSPEED))
-/* and torchtitan's */
-#define DEGREES (PIPELINES | BIT(OOM_ENGINE_FSDP2))
-#define NOT_MEGATRON (~PIPELINES)
-/* their ranks and GPUs run parts of one forward pass */
-#define WHOLE_CHAIN (PIPELINES | BIT(OOM_ENGINE_DEVICE_MAP))
 /* losses that Megatron-core has in some form of its own */
 #define EVERYWHERE (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_FUSED) | BIT(OOM_LOSS_SLICED))
 #define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))
@@ -93,9 +104,17 @@ static bool trains_base(const struct oom_plan *p)
 #define ABOVE(field, v) {AT(field), (uint64_t)(v) + 1, INT64_MAX - (uint64_t)(v) - 1, 0}
 #define ABOVE_REAL(field, v) ABOVE(field, v##_AS_BITS)
 #define AMONG(field, set) {AT(field), 0, 0, set}
-#define ENGINE(id) IS(engine, OOM_ENGINE_##id)
-/* the engines of PIPELINES, which stand next to each other */
-#define PIPELINE {AT(engine), OOM_ENGINE_MEGATRON, OOM_ENGINE_MEGATRON_DEEPSPEED - OOM_ENGINE_MEGATRON, 0}
+/* an engine that ... */
+#define THAT(trait) AMONG(engine, ENGINES(trait))
+#define NOT_THAT(trait) AMONG(engine, ~ENGINES(trait))
+/* the same of a rule's first condition */
+#define ENGINE_THAT(trait) {AT(engine), FIRST(ENGINES(trait)), SPAN(ENGINES(trait)), 0}
+/* its degrees of parallelism are more than data parallelism */
+#define WITH_DEGREES AMONG(engine, ENGINES(RANKS) | ENGINES(MIXES))
+/* and of context and expert parallelism among them */
+#define WITH_CONTEXT AMONG(engine, ENGINES(CORE) | ENGINES(MIXES))
+/* whose ranks and GPUs run parts of one forward pass */
+#define OF_WHOLE_CHAIN AMONG(engine, ENGINES(RANKS) | ENGINES(IN_TURN))
 #define ANY {0, 0, UINT64_MAX, 0}
 #define AMONG_PROMPTS \
 	{AT(peft_type), OOM_ADAPTER_PROMPT, OOM_ADAPTER_PREFIX - OOM_ADAPTER_PROMPT, 0}
@@ -127,7 +146,7 @@ static bool trains_base(const struct oom_plan *p)
 	"megatron or fsdp2"
 #define LAID_OUT "how layers lie on pipeline stages is Megatron's: --engine megatron"
 #define MEGATRONS(what) (what " is Megatron's: --engine megatron")
-#define IN_TURN \
+#define ONE_PROCESS \
 	"engine device-map is one process on the GPUs of one node (64 at most): no ZeRO, no " \
 	"offload, no second node"
 #define STREAMED \

@@ -29,19 +29,33 @@
 
 #define FSDP_UNITS "FSDP: transients as its collectives allocate them, one block a unit"
 
+/* What the row of choices.h says. */
+#define INFO_OF(id) \
+	.plain = (id##_TRAITS & OOM_E_PLAIN) != 0, .bucket_view = (id##_TRAITS & OOM_E_PLAIN) != 0, \
+	.in_turn = (id##_TRAITS & OOM_E_IN_TURN) != 0, .degrees = (id##_TRAITS & OOM_E_RANKS) != 0, \
+	.mixes = (id##_TRAITS & OOM_E_MIXES) != 0, .casts_model = (id##_TRAITS & OOM_E_ZERO) != 0, \
+	.keeps_autocast = (id##_TRAITS & (OOM_E_AUTOCAST | OOM_E_FSDP)) == (OOM_E_AUTOCAST | OOM_E_FSDP), \
+	.hybrid = (id##_TRAITS & OOM_E_FSDP) != 0, .offloads_whole = (id##_TRAITS & OOM_E_FSDP) != 0
+#define TRAITS_OF(id) \
+	.partitions = (id##_TRAITS & OOM_E_ZERO) != 0, .wraps_units = (id##_TRAITS & OOM_E_FSDP) != 0, \
+	.whole_offload = (id##_TRAITS & OOM_E_FSDP) != 0, .pure_bf16 = (id##_TRAITS & OOM_E_PURE) != 0, \
+	.core_layers = (id##_TRAITS & OOM_E_CORE) != 0, .pipe_engine = (id##_TRAITS & OOM_E_PIPE) != 0
+
 static const struct oom_engine engines[] = {
 	[OOM_ENGINE_HF] = {
+		TRAITS_OF(OOM_ENGINE_HF),
 		.info = {"weights, gradients and optimizer state, whole on every GPU",
 			 "DDP's buckets, together as large as the gradients, unless "
 			 "gradient_as_bucket_view",
-			 "torch/csrc/distributed/c10d/reducer.cpp",
-			 .plain = true, .bucket_view = true, OF_CONFIG,
+			 "torch/csrc/distributed/c10d/reducer.cpp", OF_CONFIG,
 			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 1, .shards_to = 3,
 			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
 			 .tries = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP2}, .n_tries = 2,
-			 .last_try = OOM_ENGINE_FSDP1},
+			 .last_try = OOM_ENGINE_FSDP1,
+			 INFO_OF(OOM_ENGINE_HF)},
 		.buckets = true},
 	[OOM_ENGINE_DEEPSPEED] = {
+		TRAITS_OF(OOM_ENGINE_DEEPSPEED),
 		.info = {"optimizer state and an fp32 master copy / GPUs from stage 1 on, gradients "
 			 "from 2, weights from 3",
 			 "one reduce bucket (whatever the model's size), the fp32 gradients of a "
@@ -51,8 +65,9 @@ static const struct oom_engine engines[] = {
 			 .replicates = true, OF_CONFIG,
 			 .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 1, .shards_to = 3,
 			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
-			 .tries = {OOM_ENGINE_DEEPSPEED}, .n_tries = 1, .narrows = true, .casts_model = true},
-		.partitions = true, .lowest_stage = 1, .buckets = true, .fp32_master = true,
+			 .tries = {OOM_ENGINE_DEEPSPEED}, .n_tries = 1, .narrows = true,
+			 INFO_OF(OOM_ENGINE_DEEPSPEED)},
+		.lowest_stage = 1, .buckets = true, .fp32_master = true,
 		/* runtime/zero/config.py: overlap_comm is off below stage 3; in stage 3 weights are
 		 * fetched by hooks in Python that wait for what the trace did not prefetch
 		 * (partitioned_param_coordinator.py, fetch_sub_module).  bigscience, experiments/gpt2.md:
@@ -62,6 +77,7 @@ static const struct oom_engine engines[] = {
 		.approximates = "DeepSpeed: states as its code divides them; live parameters of "
 				"stage 3 are a bound"},
 	[OOM_ENGINE_FSDP2] = {
+		TRAITS_OF(OOM_ENGINE_FSDP2),
 		.info = {"weights (rows of each, padded), gradients and optimizer state / GPUs",
 			 "two gathered blocks, a block's gradients, its reduce-scatter input; the "
 			 "root's parameters throughout",
@@ -72,26 +88,27 @@ static const struct oom_engine engines[] = {
 			 .precision = OOM_AUTO_PRECISION, .mixed_precision = OOM_AMP_BF16,
 			 .precision_source = "transformers modeling_utils.py from_pretrained; torchtitan "
 					     "config/configs.py training.dtype, mixed_precision_param",
-			 .launcher = "torchtitan", SHARDS_FULLY, .mixes = true, .for_many = true, .shards_as = OOM_ENGINE_FSDP2, .shards_from = 2, .shards_to = 3,
-			 .offloads = true, .offloads_whole = true,
-			 .offloads_as = OOM_ENGINE_FSDP2,
-			 .tries = {OOM_ENGINE_FSDP2}, .n_tries = 1, .hybrid = true},
-		.wraps_units = true, .lowest_stage = 2, .gathers_apart = true,
-		.whole_offload = true, .full_state_dict = true, .approximates = FSDP_UNITS},
+			 .launcher = "torchtitan", SHARDS_FULLY, .for_many = true, .shards_as = OOM_ENGINE_FSDP2, .shards_from = 2, .shards_to = 3,
+			 .offloads = true, .offloads_as = OOM_ENGINE_FSDP2,
+			 .tries = {OOM_ENGINE_FSDP2}, .n_tries = 1,
+			 INFO_OF(OOM_ENGINE_FSDP2)},
+		.lowest_stage = 2, .gathers_apart = true, .full_state_dict = true,
+		.approximates = FSDP_UNITS},
 	[OOM_ENGINE_FSDP1] = {
+		TRAITS_OF(OOM_ENGINE_FSDP1),
 		.info = {"flat weights, gradients and optimizer state / GPUs",
 			 "two gathered blocks (limit_all_gathers), a block's gradients",
 			 "torch/distributed/fsdp/_flat_param.py, _runtime_utils.py",
 			 /* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
 			 OF_CONFIG, SHARDS_FULLY, .shards_as = OOM_ENGINE_FSDP1, .shards_from = 2, .shards_to = 3,
-			 .offloads = true, .offloads_whole = true,
-			 .offloads_as = OOM_ENGINE_FSDP1,
-			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1, .hybrid = true, .keeps_autocast = true,
+			 .offloads = true, .offloads_as = OOM_ENGINE_FSDP1,
+			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1,
 			 /* huggingface/transformers#45640: FSDP2 is the default, FSDP1 deprecated */
-			 .of_old_libraries = true},
-		.wraps_units = true, .lowest_stage = 2, .whole_offload = true,
+			 .of_old_libraries = true, INFO_OF(OOM_ENGINE_FSDP1)},
+		.lowest_stage = 2,
 		.full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_MEGATRON] = {
+		TRAITS_OF(OOM_ENGINE_MEGATRON),
 		.info = {"16-bit weights and the fp32 gradient buffer / (tp x pp), fp32 master and "
 			 "optimizer state / data-parallel ranks with --zero 1",
 			 "passes in flight, workspaces of cuBLAS and TransformerEngine, dummy weight "
@@ -99,9 +116,11 @@ static const struct oom_engine engines[] = {
 			 "megatron/core/optimizer/distrib_optimizer.py, pipeline_parallel/schedules.py",
 			 /* its distributed optimizer */
 			 OF_MEGATRON, .shards_as = OOM_ENGINE_MEGATRON, .shards_from = 1, .shards_to = 1,
-			 .launcher = "Megatron-LM", .degrees = true},
-		.full_state_dict = true, .core_layers = true},
+			 .launcher = "Megatron-LM",
+			 INFO_OF(OOM_ENGINE_MEGATRON)},
+		.full_state_dict = true},
 	[OOM_ENGINE_TORCHTUNE] = {
+		TRAITS_OF(OOM_ENGINE_TORCHTUNE),
 		.info = {"as fsdp2, everything in bf16 (or fp32): no master copy", "as fsdp2",
 			 "torchtune recipes/full_finetune_distributed.py",
 			 /* FSDP begins at SHARD_GRAD_OP and offloads everything or nothing */
@@ -109,23 +128,24 @@ static const struct oom_engine engines[] = {
 			 .precision = OOM_BF16, .mixed_precision = OOM_BF16,
 			 .precision_source = "torchtune recipes/configs dtype",
 			 SHARDS_FULLY, .shards_as = OOM_ENGINE_TORCHTUNE, .shards_from = 2, .shards_to = 3,
-			 .offloads = true, .offloads_whole = true,
-			 .offloads_as = OOM_ENGINE_TORCHTUNE,
-			 .tries = {OOM_ENGINE_TORCHTUNE}, .n_tries = 1, .hybrid = true},
-		.wraps_units = true, .lowest_stage = 2, .gathers_apart = true, .pure_bf16 = true,
-		.copies_heads = true, .own_adapters = true,
-		.whole_offload = true, .full_state_dict = true, .approximates = FSDP_UNITS},
+			 .offloads = true, .offloads_as = OOM_ENGINE_TORCHTUNE,
+			 .tries = {OOM_ENGINE_TORCHTUNE}, .n_tries = 1,
+			 INFO_OF(OOM_ENGINE_TORCHTUNE)},
+		.lowest_stage = 2, .gathers_apart = true,
+		.copies_heads = true, .own_adapters = true, .full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_DEVICE_MAP] = {
+		TRAITS_OF(OOM_ENGINE_DEVICE_MAP),
 		.info = {"the layers that fall to a GPU, with their gradients and optimizer state",
 			 "the hidden states received; copies of masks and rotary tables; GPU 0: the "
 			 "logits brought back",
 			 "transformers integrations/accelerate.py, accelerate hooks.py",
 			 OF_CONFIG, .shards_as = OOM_ENGINE_DEEPSPEED, .shards_from = 3, .shards_to = 3,
 			 .tries = {OOM_ENGINE_DEEPSPEED, OOM_ENGINE_FSDP2}, .n_tries = 2,
-			 .in_turn = true},
+			 INFO_OF(OOM_ENGINE_DEVICE_MAP)},
 		.approximates = "device_map: balanced by weights; layers are taken as equal, copies "
 				"of masks and rotary tables as kept by every layer"},
 	[OOM_ENGINE_MEGATRON_DEEPSPEED] = {
+		TRAITS_OF(OOM_ENGINE_MEGATRON_DEEPSPEED),
 		.info = {"16-bit weights and gradients / (tp x pp), in bf16 fp32 gradients besides; fp32 "
 			 "master and optimizer state / data-parallel ranks with --zero 1",
 			 "what a stage received and gave for every pass in flight; at the step a bucket of "
@@ -133,8 +153,8 @@ static const struct oom_engine engines[] = {
 			 "deepspeed/runtime/pipe/engine.py, bf16_optimizer.py, zero/stage_1_and_2.py, "
 			 "fp16/fused_optimizer.py",
 			 OF_MEGATRON, .shards_as = OOM_ENGINE_MEGATRON_DEEPSPEED, .shards_from = 1, .shards_to = 1,
-			 .degrees = true},
-		.full_state_dict = true, .pipe_engine = true},
+			 INFO_OF(OOM_ENGINE_MEGATRON_DEEPSPEED)},
+		.full_state_dict = true},
 };
 
 const struct oom_engine *oom_engine_of(const struct oom_plan *p)
