@@ -178,9 +178,9 @@ struct oom_family {
 	/* Fills from arch's reader what no row can; failures are left in arch->rd.  May be NULL
 	 * where there are rows. */
 	void (*parse)(struct oom_arch *a);
-	/* The step of a plain causal decoder (blocks/decoder.h), or NULL and: */
+	/* The step of a plain causal decoder (blocks/decoder.h), which the one below may vary, or NULL. */
 	const struct oom_decoder *decoder;
-	/* Emits forward and loss; returns the loss (or the logits when the task has none). */
+	/* Where it is there, it is the family's: emits forward and loss; returns the loss (or the logits when the task has none). */
 	struct oom_val (*step)(struct oom_tape *t, const struct oom_arch *a);
 };
 /* The table of a family that has one type. */

@@ -69,5 +69,5 @@ void oom_family_parse(const struct oom_family *f, struct oom_arch *a)
 struct oom_val oom_family_step(const struct oom_family *f, struct oom_tape *t,
 			       const struct oom_arch *a)
 {
-	return f->decoder ? oom_decoder_step(t, a, f->decoder) : f->step(t, a);
+	return f->step ? f->step(t, a) : oom_decoder_step(t, a, f->decoder);
 }

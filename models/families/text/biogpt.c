@@ -86,6 +86,7 @@ static struct oom_val biogpt_block(struct oom_tape *t, const void *ctx, uint32_t
 	at.qkv_bias = at.o_bias = true;
 	at.softmax_as_is = at.no_cast_back = true;
 	at.o = "out_proj";
+	at.caller = &f;                         /* "hidden_states, _ =" */
 	h = oom_norm(t, a->norm, "self_attn_layer_norm", x, 0);
 	h = kind_of(a)->written_out ? written_out(&f, l, h) : oom_attention(t, &at, h);
 	x = oom_name(&f, oom_op_add(t, x, oom_op_dropout(t, h, a->dropout)));

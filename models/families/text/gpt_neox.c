@@ -7,11 +7,12 @@
 struct gpt_neox_kind {
 	bool sequential;        /* whatever the config says; no dropout but the feed-forward's */
 	bool qk_norm;           /* unless the config says otherwise */
-	const struct oom_decoder *decoder;
+	const char *embed, *norm, *head;        /* what the parts around the layers are called */
 };
-static const struct oom_decoder gpt_neox_decoder, persimmon_decoder;
-static const struct gpt_neox_kind gpt_neox = {.decoder = &gpt_neox_decoder};
-static const struct gpt_neox_kind persimmon = {.sequential = true, .qk_norm = true, .decoder = &persimmon_decoder};
+static const struct gpt_neox_kind gpt_neox = {
+	.embed = "embed_in", .norm = "final_layer_norm", .head = "embed_out"};
+static const struct gpt_neox_kind persimmon = {
+	.sequential = true, .qk_norm = true, .embed = "embed_tokens", .norm = "final_layernorm"};
 static const struct oom_family_type gpt_neox_types[] = {
 	{"gpt_neox", &gpt_neox}, {"persimmon", &persimmon}, {NULL, NULL},
 };
@@ -84,6 +85,7 @@ static struct oom_val gpt_neox_attention(struct oom_frame *layer, const struct o
 		oom_op_split(t, oom_op_heads(t, qkv), 3, parts, p);
 	oom_rope_pair(t, &p[0], &p[1], &l->rope, a->n_heads, a->n_heads, a->head_dim,
 		      oom_rot_dim(a));
+	oom_name_each(&f, p, 2);                /* query_states and key_states, until the call returns */
 	x = oom_attention_core(t, &at, p[0], p[1], p[2]);
 	return oom_leave(&f, oom_op_linear(t, "dense", x, h, bias));
 }
@@ -93,6 +95,7 @@ static struct oom_val gpt_neox_block(struct oom_tape *t, const void *ctx, uint32
 {
 	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
+	const struct gpt_neox_kind *kind = a->type->kind;
 	const struct gpt_neox *own = gpt_neox_of(a);
 	struct oom_frame f = {.t = t};
 	struct oom_val y, h;
@@ -100,11 +103,15 @@ static struct oom_val gpt_neox_block(struct oom_tape *t, const void *ctx, uint32
 	(void)i;
 	y = gpt_neox_attention(&f, l, oom_norm(t, a->norm, "input_layernorm", x, 0));
 	y = oom_op_dropout(t, y, own->dropout);
+	if (!kind->sequential)                  /* attn_output; Persimmon has one name for all */
+		y = oom_name(&f, y);
 	if (!own->parallel)
-		x = oom_name(&f, oom_op_add(t, y, x));
+		x = kind->sequential ? oom_name(&f, oom_op_add(t, y, x)) : oom_rename(&f, y, oom_op_add(t, y, x));
 	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
 	h = oom_plain_mlp(t, h, "dense_h_to_4h", "dense_4h_to_h", a->act, D(a->d_ff), true);
 	h = oom_op_dropout(t, h, a->dropout);
+	if (!kind->sequential)
+		h = oom_name(&f, h);
 	if (own->parallel)
 		h = oom_op_add(t, h, y);
 	return oom_leave(&f, oom_op_add(t, h, x));
@@ -122,18 +129,7 @@ static struct oom_val gpt_neox_prepare(struct oom_frame *f, const struct oom_arc
 	return x;
 }
 
-/* They name the parts around the layers each in its own way. */
 static const struct oom_decoder gpt_neox_decoder = {
-	.embed = "embed_in",
-	.norm = "final_layer_norm",
-	.head = "embed_out",
-	.position_ids = true,
-	.block = gpt_neox_block,
-	.prepare = gpt_neox_prepare,
-};
-static const struct oom_decoder persimmon_decoder = {
-	.embed = "embed_tokens",
-	.norm = "final_layernorm",
 	.position_ids = true,
 	.block = gpt_neox_block,
 	.prepare = gpt_neox_prepare,
@@ -142,8 +138,12 @@ static const struct oom_decoder persimmon_decoder = {
 static struct oom_val gpt_neox_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct gpt_neox_kind *kind = a->type->kind;
+	struct oom_decoder d = gpt_neox_decoder;
 
-	return oom_decoder_step(t, a, kind->decoder);
+	d.embed = kind->embed;
+	d.norm = kind->norm;
+	d.head = kind->head;
+	return oom_decoder_step(t, a, &d);
 }
 
 const struct oom_family oom_family_gpt_neox = {
@@ -155,5 +155,6 @@ const struct oom_family oom_family_gpt_neox = {
 	.lora_targets = "query_key_value",
 	.keys = gpt_neox_keys,
 	.parse = gpt_neox_parse,
+	.decoder = &gpt_neox_decoder,
 	.step = gpt_neox_step,
 };
