@@ -85,7 +85,9 @@ enum oom_linear_flags {
 	OOM_CONV1D = 64,
 	/* x has three dimensions, of which the first two do not lie one behind the other: a weight that needs no
 	 * gradient is spread over the first, and nothing is copied */
-	OOM_BATCHED = 128
+	OOM_BATCHED = 128,
+	/* of a class derived from nn.Linear, which transformers 5 does not quantise */
+	OOM_DERIVED = 256
 };
 
 /* The rank of the adapter of the module made last whose name has this word. */

@@ -300,6 +300,8 @@ bool oom_quantised_open(struct oom_tape *t, uint64_t out, uint64_t in, unsigned 
 {
 	if (!oom_plan_quantised(t->plan) || flags & (OOM_IS_HEAD | OOM_NO_QUANT))
 		return false;
+	if (flags & OOM_DERIVED && !t->plan->quantise_derived)
+		return false;
 	if (format_of(t)->beside)
 		format_of(t)->beside(t, out, in);
 	return true;

@@ -54,6 +54,26 @@ static void test_experts(void **state)
 	assert_true((double)e.param_bytes > 2 * 24.0 * 32 * 3 * 2880 * 2880);
 }
 
+/* Falcon's linear layers are of a class of its own, which transformers 5 leaves alone and transformers 4 quantised.  By
+ * hand: layers of 128 x (256 + 128 + 512) and 512 x 128, two of each; 1000 embeddings, which are the head, and three
+ * norms of 128 with a bias; adapters 2 * 8 * (128 + 256) in fp32. */
+static void test_derived_classes(void **state)
+{
+	static const char falcon[] = "{\"model_type\":\"falcon\",\"hidden_size\":128,\"num_attention_heads\":2,"
+				     "\"num_hidden_layers\":2,\"vocab_size\":1000}";
+	const double layers = 2.0 * 128 * (256 + 128 + 512 + 512), rest = 1000.0 * 128 + 3 * 2 * 128,
+		     adapters = 2.0 * 8 * (128 + 256),
+		     sum = layers * (0.5 + 1.0 / 64 + 4.0 / 64 / 256) + 2 * rest + 4 * adapters;
+	struct oom_plan p = nf4(OOM_BF16_AMP);
+
+	(void)state;
+	snprintf(p.lora_targets, sizeof(p.lora_targets), "query_key_value");
+	assert_int_equal(must(falcon, &p).param_bytes, (uint64_t)(2 * (layers + rest) + 4 * adapters));
+	p.quantise_derived = 1;
+	/* code books of the layers besides */
+	assert_in_range(must(falcon, &p).param_bytes, (uint64_t)sum, (uint64_t)sum + 2 * 4 * 2048);
+}
+
 /* What is not 4-bit is stored in the type that "fp16 weights under autocast" names, so that autocast copies no head. */
 static void test_rest(void **state)
 {
@@ -74,7 +94,8 @@ static void test_rest(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_experts), cmocka_unit_test(test_rest)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_experts), cmocka_unit_test(test_derived_classes),
+					   cmocka_unit_test(test_rest)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static struct oom_val eager(struct oom_frame *layer, const struct falcon_layer *
 
 static unsigned linear_flags(const struct oom_arch *a)
 {
-	return OOM_NOT_LEAF | (falcon_of(a)->bias ? OOM_BIAS : 0);
+	return OOM_NOT_LEAF | OOM_DERIVED | (falcon_of(a)->bias ? OOM_BIAS : 0);
 }
 
 static struct oom_val falcon_attention(struct oom_frame *layer, const struct falcon_layer *l,
@@ -192,6 +192,9 @@ static struct oom_val falcon_prepare(struct oom_frame *f, const struct oom_arch 
 	struct oom_tape *t = f->t;
 	struct oom_val m;
 
+	if (oom_plan_quantised(t->plan) && !t->plan->quantise_derived)
+		t->warning = "Falcon's layers stay as they are: transformers 5 quantises nn.Linear itself and no class derived "
+			     "from it (--quantise-derived true, or --transformers 4.57: as before)";
 	l->alibi = alibi ? oom_new(t, "alibi", t->m_bs, D(a->n_heads), dt) : oom_none();
 	l->alibi = oom_name_shared(f, l->alibi);
 	m = base->mask = oom_name_shared(f, make_mask(t, dt));

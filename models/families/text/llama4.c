@@ -137,9 +137,10 @@ static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct
 	struct oom_val logits, index, s;
 	enum oom_dtype dt;
 
-	/* PEFT's nn.Linear wrapper around a router that returns two tensors fails */
+	/* a subclass of nn.Linear, which transformers does not quantise (integrations/bitsandbytes.py);
+	 * PEFT's nn.Linear wrapper around a router that returns two tensors fails */
 	t->approximate |= oom_lora_takes_all(t);
-	logits = oom_name(&f, oom_op_linear(t, "router", x, e, 0));
+	logits = oom_name(&f, oom_op_linear(t, "router", x, e, OOM_NO_QUANT));
 	dt = (enum oom_dtype)logits.dt;
 	index = oom_name(&f, oom_new(t, "top-k index", x.mono, k, OOM_I64));
 	s = oom_op_gather(t, "top-k value", logits, index, x.mono, k);

@@ -68,10 +68,12 @@ static void phi4_vision(struct oom_tape *t, struct oom_reader *r, uint64_t h)
 		{NULL, 0, 2 * v}, {NULL, 0, (channels * p * p + 1) * v}, {NULL, 0, side * side * v},
 		{NULL, 0, 2 * v},
 		/* pooling head, projections */
-		{NULL, 0, 3 * v}, {NULL, 0, (v + 1) * 3 * v}, {"out_proj", v, v}, {"fc1", v, vf},
+		{NULL, 0, 3 * v}, {NULL, 0, (v + 1) * 3 * v}, {"fc1", v, vf},
 		{"fc2", vf, v}, {"img_projection_up", v, h}, {"img_projection_down", h, h}};
 
 	unused(t, once, sizeof(once) / sizeof(once[0]));
+	/* the pooling head's attention is nn.MultiheadAttention, whose projection is a class of its own */
+	oom_linear_unused(t, "out_proj", v, v, OOM_BIAS | OOM_DERIVED);
 	for (uint64_t i = 0; i < layers && i < OOM_MAX_LAYERS; i++)
 		unused(t, layer, sizeof(layer) / sizeof(layer[0]));
 }
@@ -92,6 +94,8 @@ static void phi4_audio_once(struct oom_tape *t, struct oom_reader *r, uint64_t h
 				    {"down_proj_for_vision_speech", h, h}};
 
 	unused(t, once, sizeof(once) / sizeof(once[0]));
+	for (int i = 0; i < 2; i++)             /* mean and deviation of the mel bins */
+		oom_buffer(t, oom_read_count_or(r, "audio_config.input_size", 80), oom_loaded_dtype(t->plan));
 }
 
 static void phi4_audio_layers(struct oom_tape *t, struct oom_reader *r, uint64_t d)

@@ -275,9 +275,10 @@ static struct oom_val modernbert_shifted_loss(struct oom_tape *t, struct oom_val
 	return oom_leave(&f, loss);
 }
 
-static void modernbert_idle(struct oom_tape *t, const char *name, uint64_t in, uint64_t out)
+/* One of SigLIP's linear layers, which adapters and quantisation find by their names. */
+static void modernbert_idle(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags)
 {
-	oom_linear_unused(t, name, in, out, OOM_BIAS | OOM_NO_LORA | OOM_NO_QUANT);
+	oom_linear_unused(t, name, in, out, OOM_BIAS | flags);
 }
 
 static void modernbert_idle_norm(struct oom_tape *t, uint64_t width)
@@ -289,27 +290,30 @@ static void modernbert_idle_norm(struct oom_tape *t, uint64_t width)
 /* The image tower, its pooling head and the connector: weights alone when the batch is text. */
 static void modernbert_vision(struct oom_tape *t, const struct oom_arch *a)
 {
+	static const char *const projections[] = {"k_proj", "v_proj", "q_proj", "out_proj"};
 	const struct modernbert *v = modernbert_of(a);
 	const uint64_t h = v->v_width;
 
-	modernbert_idle(t, "patch_embedding", v->v_patch, h);
+	modernbert_idle(t, "patch_embedding", v->v_patch, h, OOM_NO_LORA | OOM_NO_QUANT);     /* a convolution */
 	oom_param(t, "position_embedding", v->v_patches, h, OOM_P_EMBEDDING | OOM_P_UNUSED);
 	oom_buffer(t, v->v_patches, OOM_I64);
-	/* the last one is the pooling head */
+	/* the last one is the pooling head, around an nn.MultiheadAttention */
 	for (uint64_t i = 0; i <= v->v_layers; i++) {
-		if (i < v->v_layers)
+		if (i < v->v_layers) {
 			modernbert_idle_norm(t, h);
-		else
+			for (int j = 0; j < 4; j++)
+				modernbert_idle(t, projections[j], h, h, 0);
+		} else {
 			oom_param(t, "probe", 0, h, OOM_P_UNUSED);
-		modernbert_idle(t, "in_proj", h, 3 * h);
-		modernbert_idle(t, "out_proj", h, h);
+			modernbert_idle(t, "in_proj", h, 3 * h, OOM_NO_LORA | OOM_NO_QUANT);
+			modernbert_idle(t, "out_proj", h, h, OOM_DERIVED);
+		}
 		modernbert_idle_norm(t, h);
-		modernbert_idle(t, "fc1", h, v->v_ff);
-		modernbert_idle(t, "fc2", v->v_ff, h);
+		modernbert_idle(t, "fc1", h, v->v_ff, 0);
+		modernbert_idle(t, "fc2", v->v_ff, h, 0);
 	}
 	modernbert_idle_norm(t, h);
-	oom_linear_unused(t, "modality_projection", h * v->v_shuffle * v->v_shuffle, a->d_model,
-			  OOM_NO_LORA | OOM_NO_QUANT);
+	oom_linear_unused(t, "modality_projection", h * v->v_shuffle * v->v_shuffle, a->d_model, 0);
 }
 
 /* What the layers share: masks and rotary tables of both kinds of layers that there are. */

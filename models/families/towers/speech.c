@@ -32,7 +32,7 @@ static uint64_t size_of(struct oom_reader *r, const char *name, const char *othe
 }
 
 struct whisper {
-	bool rope;                      /* no table of positions */
+	double rope;                    /* share of a head that turns, where no key says so; 0: a table of positions */
 	bool realtime;                  /* gated, RMS norms, heads of a width of their own */
 	bool grouped;                   /* fewer heads of keys and values */
 };
@@ -61,7 +61,14 @@ static struct sizes whisper(struct oom_emit *e, struct whisper kind)
 	}
 	oom_weight_conv(t, "conv1", s.d, mel * 3, true);
 	oom_weight_conv(t, "conv2", s.d, s.d * 3, true);
-	if (!kind.rope) {
+	if (kind.rope > 0) {                    /* inv_freq and original_inv_freq */
+		const uint64_t head = kind.realtime ? oom_read_count_or(r, "head_dim", 64) :
+						      s.d / oom_read_count(r, "num_attention_heads", 1);
+		const double share = oom_read_real(r, "rope_parameters.partial_rotary_factor", kind.rope);
+
+		for (int i = 0; i < 2; i++)
+			oom_buffer(t, (uint64_t)((double)head * share) / 2, OOM_F32);
+	} else {
 		t->scope = "embed_positions";
 		oom_param(t, "weight", oom_read_count(r, "max_source_positions", 1), s.d,
 			  OOM_P_FROZEN | OOM_P_EMBEDDING | OOM_P_UNUSED);
@@ -98,7 +105,7 @@ struct oom_val oom_emit_voxtral(struct oom_emit *e)
 
 struct oom_val oom_emit_voxtral_realtime(struct oom_emit *e)
 {
-	const struct sizes s = whisper(e, (struct whisper){.rope = true, .realtime = true});
+	const struct sizes s = whisper(e, (struct whisper){.rope = 1, .realtime = true});
 
 	two_layers(e, s.d * oom_read_count_or(&e->outer, "downsample_factor", 4), e->a->d_model,
 		   false);
@@ -111,7 +118,7 @@ struct oom_val oom_emit_voxtral_realtime(struct oom_emit *e)
 
 struct oom_val oom_emit_glmasr(struct oom_emit *e)
 {
-	const struct sizes s = whisper(e, (struct whisper){.rope = true, .grouped = true});
+	const struct sizes s = whisper(e, (struct whisper){.rope = 0.5, .grouped = true});
 
 	return two_layers(e, s.ff, 2 * e->a->d_model, true);
 }
