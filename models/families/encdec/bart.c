@@ -12,6 +12,7 @@
 struct bart_kind {
 	struct oom_encdec_kind layer;   /* pre_norm: with one more norm after each stack */
 	bool embed_norm;                /* layernorm_embedding */
+	bool norm_words;                /* in a decoder it is of the words alone, before positions are added */
 	bool offset;                    /* two more positions than the config says */
 	bool sinusoidal;                /* positions are a table that is not trained but counted */
 	/* positions are a buffer, indexed without a gradient (fairseq's make_positions) */
@@ -35,7 +36,8 @@ static const struct bart_kind
 	pegasus = {PRE_CLAMP, .names_ones = true, .sinusoidal = true, .logit_bias = true},
 	marian = {.layer.clamp = true, .names_ones = true, .sinusoidal = true, .logit_bias = true},
 	blenderbot = {PRE_CLAMP, .names_ones = true, .logit_bias = true},
-	blenderbot_small = {.layer.clamp = true, .names_ones = true, .embed_norm = true, .logit_bias = true},
+	blenderbot_small = {.layer.clamp = true, .names_ones = true, .embed_norm = true, .norm_words = true,
+			    .logit_bias = true},
 	m2m_100 = {PRE_CLAMP, .table = true},
 	nllb_moe = {PRE_CLAMP, .layer.kernel = OOM_ED_MATMUL, .layer.cast_to_fc2 = true,
 		    .table = true, .experts = true},
@@ -248,6 +250,7 @@ static struct oom_val bart_stack(struct oom_tape *t, const struct oom_encdec *s,
 	const struct oom_arch *a = s->a;
 	const struct bart_kind *k = &bart_of(a)->kind;
 	uint8_t sparse[OOM_MAX_LAYERS];
+	const bool words = k->norm_words && s->decoder;
 	struct oom_frame f = {.t = t};
 	struct oom_val x, pos;
 
@@ -257,8 +260,10 @@ static struct oom_val bart_stack(struct oom_tape *t, const struct oom_encdec *s,
 			 oom_op_embedding_param(t, embed, ids, a->vocab, D(a->d_model)));
 	x = oom_name(&f, oom_input_grads(t, x));
 	pos = oom_name(&f, positions(t, s, embed));
+	if (words)
+		x = oom_rename(&f, x, oom_op_layer_norm(t, "layernorm_embedding", x, 0, true, true));
 	x = oom_op_add(t, x, pos);
-	if (k->embed_norm)
+	if (k->embed_norm && !words)
 		x = oom_op_layer_norm(t, "layernorm_embedding", x, 0, true, true);
 	x = oom_op_dropout(t, x, a->dropout);
 	x = oom_layers(t, (uint32_t)oom_depth(t, s->layers), k->experts ? sparse : NULL,
