@@ -85,8 +85,8 @@ struct oom_val oom_emit_perceiver(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
 	struct oom_reader *r = &e->part[2];
-	const uint64_t ff = e->a->d_ff, out = e->a->d_model, d =
-		oom_read_count_or(r, "hidden_size", out),
+	/* whatever width the resampler is given, it takes the text's (Idefics2Config.__post_init__) */
+	const uint64_t ff = e->a->d_ff, out = e->a->d_model, d = out,
 		       head = oom_read_count(r, "resampler_head_dim", 1);
 	const uint64_t n[] = {[YES] = 1, [P_H] = d, [P_FF] = 4 * d,
 			      [P_Q] = head * oom_read_count(r, "resampler_n_heads", 1),
