@@ -135,10 +135,12 @@ bool move_to_16_bit_weights(struct oom_plan *p, const struct oom_model *m)
 	    (p->precision != OOM_AMP_FP16 || !adapted))
 		return false;
 	if (p->precision == OOM_AMP_FP16 || oom_capability(p) < 8) {
+		if (!adapted)
+			return false;
 		p->precision = OOM_FP16_AMP;
-		return adapted;
+	} else {
+		p->precision = adapted ? OOM_BF16_AMP : OOM_BF16;
 	}
-	p->precision = adapted ? OOM_BF16_AMP : OOM_BF16;
 	return true;
 }
 
