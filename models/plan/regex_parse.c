@@ -119,9 +119,6 @@ static short atom(struct oom_regex *r)
 	case '(': return group(r);
 	case '[': return set(r);
 	case '\\': return escape(r);
-	case '*': case '+': case '?':
-		r->why = "nothing to repeat";
-		return 0;
 	case '.': i = add(r, OOM_RE_ANY); break;
 	case '^': i = add(r, OOM_RE_BEGIN); break;
 	case '$': i = add(r, OOM_RE_END); break;
@@ -142,7 +139,7 @@ static int number(const char **p)
 	return n;
 }
 
-/* {m}, {m,}, {,n}, {m,n}; anything else is a brace like any character. */
+/* {m}, {m,}, {,n}, {m,n}, {,}; anything else is a brace like any character. */
 static bool braces(const char **at, int *min, int *max)
 {
 	const char *p = *at + 1;
@@ -153,8 +150,6 @@ static bool braces(const char **at, int *min, int *max)
 	if (*p == ',') {
 		p++;
 		*max = *p >= '0' && *p <= '9' ? number(&p) : -1;
-		if (!first && *max < 0)
-			return false;
 	} else if (!first) {
 		return false;
 	}
@@ -164,37 +159,58 @@ static bool braces(const char **at, int *min, int *max)
 	return true;
 }
 
+/* How often, if that is said next. */
+static bool repetition(const char **at, int *min, int *max)
+{
+	if (**at == '{')
+		return braces(at, min, max);
+	if (!**at || !strchr("*+?", **at))
+		return false;
+	*min = **at == '+';
+	*max = **at == '?' ? 1 : -1;
+	++*at;
+	return true;
+}
+
+/* Whether it stands for a place, which re refuses to repeat (Lib/re/_parser.py, "nothing to repeat"). */
+static bool is_place(enum oom_regex_kind kind)
+{
+	return kind == OOM_RE_BEGIN || kind == OOM_RE_END || kind == OOM_RE_WORD_EDGE;
+}
+
 static short repeated(struct oom_regex *r)
 {
-	short i = atom(r), k;
+	const char *end = r->at;
+	short i = 0, k;
 	int min, max;
+	const bool begins = repetition(&end, &min, &max);
 
-	while (!r->why && *r->at && strchr("*+?{", *r->at)) {
-		if (*r->at == '{') {
-			if (!braces(&r->at, &min, &max))
-				break;
-		} else {
-			min = *r->at == '+';
-			max = *r->at == '?' ? 1 : -1;
-			r->at++;
-		}
-		if (min > MAX_REPEAT || max > MAX_REPEAT || (max >= 0 && max < min)) {
-			r->why = "a repetition out of range";
-			return 0;
-		}
-		k = add(r, OOM_RE_REPEAT);
-		r->node[k].a = i;
-		r->node[k].min = (short)min;
-		r->node[k].max = (short)max;
-		r->node[k].lazy = *r->at == '?';
-		r->at += *r->at == '?';
-		i = k;
-		if (*r->at && strchr("*+", *r->at)) {
-			r->why = "a repetition of a repetition";
-			return 0;
-		}
+	if (!begins)
+		i = atom(r);
+	end = r->at;
+	if (r->why || !repetition(&end, &min, &max))
+		return i;
+	if (begins || is_place(r->node[i].kind)) {
+		r->why = "nothing to repeat";
+		return 0;
 	}
-	return i;
+	r->at = end;
+	if (min > MAX_REPEAT || max > MAX_REPEAT || (max >= 0 && max < min)) {
+		r->why = "a repetition out of range";
+		return 0;
+	}
+	k = add(r, OOM_RE_REPEAT);
+	r->node[k].a = i;
+	r->node[k].min = (short)min;
+	r->node[k].max = (short)max;
+	r->node[k].lazy = *r->at == '?';
+	r->at += *r->at == '?';
+	end = r->at;
+	if (repetition(&end, &min, &max)) {
+		r->why = "a repetition of a repetition";
+		return 0;
+	}
+	return k;
 }
 
 static short sequence(struct oom_regex *r)
