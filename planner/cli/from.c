@@ -5,6 +5,7 @@
 
 #include "cli.h"
 #include "json.h"
+#include "oomplan/compat.h"
 #include "oomplan/reading.h"
 
 static void complain(void *data, const char *text)
@@ -73,6 +74,20 @@ int oom_from_model(struct oom_job *job)
 						    "folder, or a name of: oomplan list models");
 	key = oom_reading_key_of(job->reading, "model");
 	return locate(job, job->named, key ? key->file : NULL);
+}
+
+void oom_from_kernels(struct oom_job *job, const struct oom_model *model)
+{
+	const enum oom_task task = job->plan.task ? (enum oom_task)job->plan.task : oom_model_task(model);
+	struct oom_class_flags c;
+
+	if (!job->reading || !oom_reading_value(job->reading, "liger-kernels") ||
+	    job->plan.liger_kernels == OOM_LIGER_NONE ||
+	    !oom_class_flags(model, task, &c) || c.liger)
+		return;
+	job->plan.liger_kernels = OOM_LIGER_NONE;
+	oom_complain(0, "warning: liger-kernels: Liger has none for %s: PyTorch's own modules are priced",
+		     oom_model_type(model));
 }
 
 void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,

@@ -215,6 +215,8 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 		oom_target_close(t);
 		return code;
 	}
+	oom_from_kernels(job, t->model);
+	t->q.plan.liger_kernels = job->plan.liger_kernels;
 	t->name = strcmp(job->model, "-") ? job->model : oom_model_type(t->model);
 	oom_question_settle(&t->q);
 	warn(t);

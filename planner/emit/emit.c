@@ -238,13 +238,28 @@ static bool same_value(const struct oom_option *k, const char *a, const char *b)
 	return !strcmp(a, b) || (k->kind == OOM_OPTION_CHOICE && !strcmp(a, "auto"));
 }
 
-/* What it costs that the knob is not said, where the format knows. */
-static const char *consequence(const struct emit_target *target, const char *knob, const char *want, const char *got)
+static const struct emit_cost *cost_of(const struct emit_target *target, const char *knob, const char *want,
+				       const char *got)
 {
 	for (const struct emit_cost *c = target->costs; c && c->knob; c++)
 		if (!strcmp(c->knob, knob) && !strcmp(c->want, want) && !strcmp(c->got, got))
-			return c->text;
-	return "";
+			return c;
+	return NULL;
+}
+
+bool emit_spares(const struct emit_target *target, const char *knob, const char *want, const char *got)
+{
+	const struct emit_cost *c = cost_of(target, knob, want, got);
+
+	return c && c->spares;
+}
+
+/* What it costs that the knob is not said, where the format knows. */
+static const char *consequence(const struct emit_target *target, const char *knob, const char *want, const char *got)
+{
+	const struct emit_cost *c = cost_of(target, knob, want, got);
+
+	return c ? c->text : "";
 }
 
 /* asked: what the user said, where the engine makes `want` of it */
@@ -270,7 +285,8 @@ static void compare(const struct emit_target *target, const struct oom_plan *ask
 
 		oom_plan_get(want, k, a, sizeof(a));
 		oom_plan_get(got, k, b, sizeof(b));
-		if (same_value(k, a, b) || emit_is_aside(k->name) || listed(target->elsewhere, k->name))
+		if (same_value(k, a, b) || emit_is_aside(k->name) || listed(target->elsewhere, k->name) ||
+		    emit_spares(target, k->name, a, b))
 			continue;
 		cost = consequence(target, k->name, a, b);
 		oom_plan_get(asked, k, a, sizeof(a));

@@ -24,9 +24,11 @@ struct emission {
 	bool failed;
 };
 
-/* What it costs that a format cannot ask for one word of a knob, and is run with another: told beside it. */
+/* What it costs that a format cannot ask for one word of a knob, and is run with another: told beside it.  Where that
+ * only spares memory, nothing is lost. */
 struct emit_cost {
 	const char *knob, *want, *got, *text;
+	bool spares;
 };
 
 /* A format: who fills it, how it is spelled, as whose file it is read back. */
@@ -55,6 +57,8 @@ const char *emit_fact(const struct emission *e, const char *knob, char buf[160])
 bool emit_adapted(const struct emission *e);
 bool emit_deepspeed(const struct emission *e);
 bool emit_fsdp(const struct emission *e);
+/* Does the format run `got` where `want` was priced, which needs less? */
+bool emit_spares(const struct emit_target *target, const char *knob, const char *want, const char *got);
 /* A knob about the card, the host or the verdict: no file of a framework says it. */
 bool emit_is_aside(const char *knob);
 bool emit_is(const struct emission *e, const char *knob, const char *value);

@@ -119,6 +119,7 @@ void fill_axolotl(struct emission *e)
 void fill_llamafactory(struct emission *e)
 {
 	char buf[160];
+	bool whole;
 
 	emit_set(e, "model_name_or_path", e->model);
 	emit_rows(e, "", "llamafactory", "stage");
@@ -158,7 +159,10 @@ void fill_llamafactory(struct emission *e)
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "torch_compile", "true");
 	emit_set(e, "flash_attn", emit_is(e, "attn", "flash") ? "fa2" : emit_is(e, "attn", "eager") ? "disabled" : "sdpa");
-	emit_set(e, "enable_liger_kernel", emit_is(e, "loss", "fused") ? "true" : "false");
+	/* but for next tokens it means the modules alone (model/loader.py require_logits) */
+	whole = !emit_is(e, "objective", "sft") && !emit_is(e, "objective", "pretrain");
+	emit_set(e, "enable_liger_kernel",
+		 emit_is(e, "loss", "fused") || (whole && emit_is(e, "liger-kernels", "all")) ? "true" : "false");
 	if (emit_is(e, "grad-ckpt", "none"))
 		emit_set(e, "disable_gradient_checkpointing", "true");
 	if (emit_is(e, "precision", "bf16") && !emit_deepspeed(e))

@@ -8,12 +8,22 @@
 
 #define HOST "dataloader-workers save-total-limit save-sharded"
 
+/* The key that asks for Liger's fused loss takes its norms, feed-forwards and rotary positions with it, which keep less
+ * than PyTorch's (transformers integrations/liger.py; LLaMA-Factory model/model_utils/liger_kernel.py). */
+#define LIGER_SPARES {"liger-kernels", "none", "all", "", true}
+
 /* TRL's sft_trainer.py, compute_loss */
 static const struct emit_cost trl_costs[] = {
 	{"loss", "plain", "sft",
 	 " (SFTTrainer computes entropy and token accuracy over the logits besides: more than was priced where the loss "
-	 "makes the peak, see --loss sft)"},
-	{NULL, NULL, NULL, NULL},
+	 "makes the peak, see --loss sft)", false},
+	LIGER_SPARES,
+	{NULL, NULL, NULL, NULL, false},
+};
+
+static const struct emit_cost liger_costs[] = {
+	LIGER_SPARES,
+	{NULL, NULL, NULL, NULL, false},
 };
 
 const struct emit_target emit_targets[] = {
@@ -24,26 +34,26 @@ const struct emit_target emit_targets[] = {
 	 "--dataset_name", NULL, trl_costs},
 	{{"hf-trainer", "options of a script around transformers' Trainer", "transformers 5.12, PEFT 0.18"},
 	 "hf-trainer", "plan.sh", fill_trainer, emit_options, NULL, "# ", "gpus nodes allocator objective " HOST,
-	 "the script and its data", NULL, NULL},
+	 "the script and its data", NULL, liger_costs},
 	{{"python", "keyword arguments: from_pretrained, LoraConfig, SFTConfig", "TRL 1.10, PEFT 0.18"},
 	 "python", "plan.py", fill_python, emit_keywords, NULL, "# ", "gpus nodes allocator " HOST,
-	 "the data set, and a trainer that takes these", NULL, NULL},
+	 "the data set, and a trainer that takes these", NULL, liger_costs},
 	{{"accelerate", "accelerate's YAML (accelerate launch --config_file FILE)", "accelerate 1.10"},
 	 "accelerate", "plan.yaml", fill_accelerate, emit_yaml, NULL, "# ",
-	 "micro-batch grad-accum seq-len packing precision attn grad-ckpt optimizer loss lora-r lora-targets "
+	 "micro-batch grad-accum seq-len packing precision attn grad-ckpt optimizer loss liger-kernels lora-r lora-targets "
 	 "lora-dropout base-weights allocator objective use-reentrant offload-optimizer kbit-prepare double-quant "
 	 "reduce-bucket-size max-live-parameters prefetch-bucket-size param-persistence-threshold "
 	 "sub-group-size " HOST, NULL, NULL, NULL},
 	{{"deepspeed", "DeepSpeed's JSON", "DeepSpeed 0.17"},
 	 "deepspeed", "plan.json", fill_deepspeed, emit_json, NULL, NULL,
-	 "gpus nodes seq-len packing attn grad-ckpt optimizer loss lora-r lora-targets lora-dropout base-weights "
+	 "gpus nodes seq-len packing attn grad-ckpt optimizer loss liger-kernels lora-r lora-targets lora-dropout base-weights "
 	 "allocator objective use-reentrant kbit-prepare double-quant " HOST, NULL, NULL, NULL},
 	{{"axolotl", "axolotl's YAML", "axolotl 0.12"},
 	 "axolotl", "plan.yaml", fill_axolotl, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST,
 	 "datasets", NULL, NULL},
 	{{"llamafactory", "LLaMA-Factory's YAML", "LLaMA-Factory 0.9.4"},
 	 "llamafactory", "plan.yaml", fill_llamafactory, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST,
-	 "dataset, template", NULL, NULL},
+	 "dataset, template", NULL, liger_costs},
 	{{"torchtune", "overrides of a torchtune recipe", "torchtune 0.6"},
 	 "torchtune", "plan.sh", fill_torchtune, write_torchtune, NULL, "# ", "attn allocator engine zero " HOST,
 	 "paths of the checkpoint and its tokenizer, where they are not the config's", NULL, NULL},

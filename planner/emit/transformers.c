@@ -111,7 +111,7 @@ void training_arguments(struct emission *e)
 	emit_set(e, "bf16", emit_is(e, "@autocast", "bf16") ? "true" : "false");
 	if (emit_is(e, "@autocast", "fp16"))
 		emit_set(e, "fp16", "true");
-	/* it patches norms and feed-forwards as well, which are read as less than is priced */
+	/* norms, feed-forwards and rotary positions come with it: see liger_costs in targets.c */
 	if (emit_is(e, "loss", "fused"))
 		emit_set(e, "use_liger_kernel", "true");
 	if (emit_is(e, "compile", "true"))
@@ -191,6 +191,31 @@ void fill_trl(struct emission *e)
 	training_arguments(e);
 }
 
+/* Liger's kernels other than all of them and the fused loss: liger_kernel_config has a switch for each part.  It is a
+ * map that a file holds and a command line cannot (transformers training_args.py _VALID_DICT_FIELDS lacks it). */
+static void liger_config(struct emission *e)
+{
+	const bool all = emit_is(e, "liger-kernels", "all"), norm = all || emit_is(e, "liger-kernels", "norm"),
+		   glu = all || emit_is(e, "liger-kernels", "glu"), fused = emit_is(e, "loss", "fused");
+
+	if ((!norm && !glu) || (all && fused))
+		return;
+	if (!fused)
+		emit_set(e, "use_liger_kernel", "true");
+	if (!norm)
+		emit_set(e, "liger_kernel_config.rms_norm", "false");
+	if (!glu) {
+		emit_set(e, "liger_kernel_config.swiglu", "false");
+		emit_set(e, "liger_kernel_config.geglu", "false");
+	}
+	if (!all)
+		emit_set(e, "liger_kernel_config.rope", "false");
+	if (!fused)
+		emit_set(e, "liger_kernel_config.fused_linear_cross_entropy", "false");
+	if (emit_is(e, "loss", "in-place"))
+		emit_set(e, "liger_kernel_config.cross_entropy", "true");
+}
+
 /* "trl dpo --config FILE" stands above the file, "trl dpo" before the options. */
 void write_trl(struct emission *e, struct emit_text *out)
 {
@@ -198,6 +223,7 @@ void write_trl(struct emission *e, struct emit_text *out)
 		emit_put(out, "# trl %s --config FILE\n", trl_command(e));
 	else
 		emit_put(out, "# for a script of yours around TRL's %s\n", trainers[trainer_of(e)].config);
+	liger_config(e);
 	emit_yaml(e, out);
 }
 
@@ -271,6 +297,7 @@ void fill_python(struct emission *e)
 	if (!plain)
 		trl_config(&config);
 	training_arguments(&config);
+	liger_config(&config);
 	e->failed |= config.failed ||
 		     !doc_add_copy(&e->doc, e->doc.root,
 				   plain ? "TrainingArguments" : trainers[trainer_of(e)].config, config.doc.root);

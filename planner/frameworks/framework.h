@@ -138,6 +138,9 @@ extern const struct fw_row hf_training_rows[], hf_model_rows[];
 extern const char hf_training_idle[], hf_model_idle[];
 /* torch_compile, its backend and mode. */
 void hf_compile(struct fw_part *part);
+/* Liger's kernels where one of the keys (a list that ends with NULL) is on: norms, feed-forwards and rotary positions
+ * beside the loss, as far as liger_kernel_config does not switch them off. */
+void hf_liger(struct fw_part *part, const char *const *keys);
 /* After them: engine, method, what computes, hf_compile(). */
 void hf_finish(struct fw_part *part);
 

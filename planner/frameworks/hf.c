@@ -8,6 +8,9 @@
 
 #define ARGS "transformers/training_args.py"
 #define MODEL "trl/trainer/model_config.py"
+/* transformers integrations/liger.py apply_liger_kernel hands the whole model to it; of rope, rms_norm, swiglu or geglu
+ * and fused_linear_cross_entropy all are on by default, cross_entropy is off */
+#define LIGER "linkedin/Liger-Kernel transformers/monkey_patch.py _apply_liger_kernel_to_instance"
 #define NF4 "true>4-nf4;false>"
 #define ADAPTED "true>lora;false>full"
 #define COMPILE "true>true;false>false"
@@ -30,6 +33,7 @@ const struct fw_row hf_training_rows[] = {
 	FW_KEY("adafactor", "optimizer", "true>adafactor;false>", NULL, ARGS),
 	FW_KEY("use_liger_kernel", "loss", "true>fused;false>", NULL, ARGS),
 	FW_KEY("use_liger", "loss", "true>fused;false>", NULL, ARGS),
+	{"liger_kernel_config", .hook = true, .source = ARGS},
 	FW_KEY("dataloader_num_workers", "dataloader-workers", NULL, NULL, ARGS ":1278"),
 	FW_KEY("dataloader_prefetch_factor", "prefetch-factor", NULL, NULL, ARGS),
 	FW_KEY("save_total_limit", "save-total-limit", NULL, NULL, ARGS),
@@ -61,7 +65,7 @@ const char hf_training_idle[] =
 	"lr_scheduler_kwargs* warmup_steps warmup_ratio optim_args weight_decay adam_beta1 adam_beta2 "
 	"adam_epsilon optim_target_modules average_tokens_across_devices max_grad_norm bf16_full_eval "
 	"fp16_full_eval tf32 gradient_checkpointing_kwargs* torch_compile_* "
-	"liger_kernel_config* use_cache neftune_noise_alpha torch_empty_cache_steps "
+	"use_cache neftune_noise_alpha torch_empty_cache_steps "
 	"logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter "
 	"include_num_input_tokens_seen include_tokens_per_second log_level log_level_replica "
 	"disable_tqdm report_to run_name project trackio_* wandb_* eval_strategy evaluation_strategy "
@@ -210,11 +214,41 @@ void hf_compile(struct fw_part *p)
 	fw_take_compile(p, "torch_compile_backend", "torch_compile_mode");
 }
 
+/* Is a part of Liger's on?  liger_kernel_config is handed to its function for the model as keyword arguments. */
+static bool liger_part(const struct fw_part *p, const char *name, bool otherwise)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "liger_kernel_config.%s", name);
+	return fw_on(p, path) || (otherwise && !fw_off(p, path));
+}
+
+void hf_liger(struct fw_part *p, const char *const *keys)
+{
+	const char *key = NULL;
+	bool norm, glu;
+
+	for (size_t i = 0; keys[i]; i++)
+		key = fw_on(p, keys[i]) ? keys[i] : key;
+	if (!key)
+		return;
+	norm = liger_part(p, "rms_norm", true);
+	glu = liger_part(p, "swiglu", true) && liger_part(p, "geglu", true);
+	if (norm || glu)
+		fw_set(p, "liger-kernels", !glu ? "norm" : !norm ? "glu" : "all", key, LIGER);
+	if (norm && glu && !liger_part(p, "rope", true))
+		fw_note(p, "liger_kernel_config", "rotary positions stay PyTorch's, which need a little more than is priced");
+	if (!liger_part(p, "fused_linear_cross_entropy", true))
+		fw_set(p, "loss", liger_part(p, "cross_entropy", false) ? "in-place" : "plain", "liger_kernel_config",
+		       LIGER);
+}
+
 void hf_finish(struct fw_part *p)
 {
 	const struct doc_node *fsdp = fw_key(p, "fsdp");
 
 	hf_compile(p);
+	hf_liger(p, (const char *const[]){"use_liger_kernel", "use_liger", NULL});
 	fw_take_deepspeed(p, "deepspeed");
 	/* words are transformers 4's form, where version 1 is the default; 5.12 has a flag and
 	 * FSDP2 (training_args.py:2736) */

@@ -189,6 +189,15 @@ static void finish_eval(struct fw_part *p)
 		fw_set(p, "eval-batch", "0", NULL, "transformers training_args.py eval_strategy");
 }
 
+/* Stages other than pt and sft need the logits: Liger's modules come without its fused loss (model/loader.py
+ * require_logits, model/model_utils/liger_kernel.py). */
+static void finish_liger(struct fw_part *p)
+{
+	hf_liger(p, (const char *const[]){"use_liger_kernel", "enable_liger_kernel", NULL});
+	if (fw_on(p, "enable_liger_kernel") && !fw_fact_is(p, "objective", "sft") && !fw_fact_is(p, "objective", "pretrain"))
+		fw_set(p, "loss", "plain", "enable_liger_kernel", "llamafactory/model/model_utils/liger_kernel.py");
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *loss = fw_text(p, "pref_loss");
@@ -208,6 +217,7 @@ static void finish(struct fw_part *p)
 	finish_precision(p);
 	finish_eval(p);
 	hf_compile(p);
+	finish_liger(p);
 	fw_default(p, "engine", "hf", "no deepspeed or fsdp key");
 	if (fw_fact_is(p, "objective", "reward"))
 		fw_unset(p, "loss");

@@ -53,6 +53,18 @@ static const struct saying sayings[] = {
 	  "per_device_train_batch_size: 2", "optim: paged_adamw_8bit", "attn_implementation: flash_attention_2"}, ""},
 	{"trl", "precision=amp-bf16 grad-ckpt=full loss=fused packing=true seq-len=512 optimizer=adamw-fused",
 	 {"dtype: float32", "bf16: true", "use_liger_kernel: true", "packing: true", "optim: adamw_torch_fused"}, ""},
+	/* integrations/liger.py of transformers: all parts of Liger's are on unless liger_kernel_config, which no command line
+	 * takes (training_args.py _VALID_DICT_FIELDS), switches them off */
+	{"trl", "loss=fused liger-kernels=all precision=bf16 optimizer=adamw-fused", {"use_liger_kernel: true"}, ""},
+	{"trainer", "loss=fused liger-kernels=all precision=bf16 optimizer=adamw-fused", {"--use_liger_kernel true"}, ""},
+	{"llamafactory", "loss=fused liger-kernels=all precision=bf16 optimizer=adamw-fused lora-r=8 lora-targets=all-linear",
+	 {"enable_liger_kernel: true"}, NULL},
+	{"trl", "loss=fused liger-kernels=norm precision=bf16 optimizer=adamw-fused",
+	 {"use_liger_kernel: true", "liger_kernel_config:\n", "  swiglu: false", "  rope: false"}, ""},
+	{"trainer", "loss=fused liger-kernels=norm precision=bf16 optimizer=adamw-fused", {"--use_liger_kernel true"},
+	 "--liger-kernels norm"},
+	{"trl", "loss=in-place liger-kernels=all precision=bf16 optimizer=adamw-fused",
+	 {"use_liger_kernel: true", "  fused_linear_cross_entropy: false", "  cross_entropy: true"}, ""},
 	{"trl", "loss=sft precision=bf16 engine=deepspeed zero=3 gpus=8 offload-optimizer=cpu micro-batch=1 optimizer=adamw-fused",
 	 {"deepspeed:\n", "    stage: 3", "      device: cpu", "    enabled: true"}, ""},
 	{"trl", "loss=sft precision=fp32 grad-ckpt=selective", {"bf16: false"}, "--grad-ckpt selective"},
