@@ -151,6 +151,9 @@ static void add_calls(struct fw_part *p, const struct doc_node *root)
 			if ((ends_with(c->key, "TrainingArguments") || ends_with(c->key, "SFTConfig")) &&
 			    doc_member(c, own[i]))
 				add(p, own[i], doc_member(c, own[i]));
+		/* a trainer of pairs by its loss: another objective's */
+		if ((ends_with(c->key, "DPOConfig") || ends_with(c->key, "CPOConfig")) && doc_member(c, "loss_type"))
+			add(p, "loss_type", doc_member(c, "loss_type"));
 	}
 }
 

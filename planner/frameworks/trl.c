@@ -215,6 +215,19 @@ static bool guess_objective(struct fw_part *p)
 	return false;
 }
 
+/* CPOTrainer trains SimPO by its loss_type (trl/experimental/cpo/cpo_config.py), and scripts ask DPOTrainer for ORPO by
+ * it (shibing624/MedicalGPT training/orpo_training.py). */
+static void finish_pair_loss(struct fw_part *p)
+{
+	static const char *const pairs[][2] = {{"cpo", "simpo"}, {"dpo", "orpo"}};
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+		if (fw_fact_is(p, "objective", pairs[i][0]) && !strcasecmp(fw_text(p, "loss_type"), pairs[i][1])) {
+			fw_set(p, "objective", pairs[i][1], "loss_type", "the trainer's loss");
+			return;
+		}
+}
+
 static void finish_objective(struct fw_part *p)
 {
 	if (launched(p)) {
@@ -336,6 +349,7 @@ static void finish(struct fw_part *p)
 		fw_set(p, "optimizer", "adamw", NULL, "transformers 4 training_args.py adamw_torch");
 	}
 	finish_objective(p);
+	finish_pair_loss(p);
 	finish_length(p);
 	if (!fw_fact_is(p, "objective", "grpo") && !fw_fact_is(p, "objective", "rloo") &&
 	    !fw_fact_is(p, "objective", "ppo"))

@@ -100,6 +100,7 @@ static const struct {
 	const char *format, *loss, *why;
 } beyond[] = {
 	{"trl", "--objective distill", "TRL's GKD and GOLD have no command and no key of their own"},
+	{"trl", "--objective orpo", "no command of TRL's starts it, and ORPOConfig has no key of its own"},
 	{"trl", "--loss plain", "the loss of those and of online DPO, whose trainers a file does not name"},
 	{"trl", "--packing", "open-instruct packs pairs, TRL does not"},
 	{"trl", "the model's hub id", "the file names no model"},
