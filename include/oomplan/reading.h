@@ -75,6 +75,8 @@ OOM_API const struct oom_reading_knob *oom_reading_knob_at(const struct oom_read
 							   size_t i);
 /* The value of a knob, or NULL. */
 OOM_API const char *oom_reading_value(const struct oom_reading *reading, const char *knob);
+/* The card that the files ask a cluster for, as oom_gpu_find() takes it; NULL: none. */
+OOM_API const char *oom_reading_card(const struct oom_reading *reading);
 /* The i-th file that was read, and its framework; NULL past the end. */
 OOM_API const char *oom_reading_file(const struct oom_reading *reading, size_t i,
 				     const char **framework);

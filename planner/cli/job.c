@@ -186,6 +186,24 @@ static void warn(const struct oom_target *t)
 			     (long long)p->seq_len, (unsigned long long)shape.max_positions);
 }
 
+/* Where the command line names no card: that of a task's file, if it is one that is known. */
+static void take_card(struct oom_job *job)
+{
+	const char *card = job->reading && !job->gpu && !job->gpu_memory.text ? oom_reading_card(job->reading) : NULL;
+	struct oom_error err = {{0}};
+	struct oom_gpus gpus = {0};
+	struct oom_gpu gpu;
+
+	if (!card)
+		return;
+	if (!oom_gpus_load(&gpus, &err) && (!job->gpus_file || !oom_gpus_read(&gpus, job->gpus_file, &err)) &&
+	    !oom_gpu_find(&gpus, card, &gpu, NULL, &err))
+		job->gpu = card;
+	else
+		oom_complain(0, "warning: the card of the files is not taken: %s", err.text);
+	oom_gpus_release(&gpus);
+}
+
 int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 {
 	int code;
@@ -201,6 +219,7 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	if (!job->model)
 		return oom_complain(OOM_EXIT_USAGE, "which model? --model config.json, a folder, "
 						    "or a name of: oomplan list models");
+	take_card(job);
 	if (need_gpu && !job->gpu && !job->gpu_memory.text)
 		return oom_complain(OOM_EXIT_USAGE, "which GPU? --gpu NAME (oomplan list gpus) or "
 						    "--gpu-memory SIZE");

@@ -92,6 +92,11 @@ static void use_stand_in(const struct oom_reading_knob *k, struct oom_plan *plan
 	tell(t, what, "no knob says that yet, it is not priced", "");
 }
 
+const char *oom_reading_card(const struct oom_reading *r)
+{
+	return part_fact(r->all, "@card") ? part_fact(r->all, "@card")->value : NULL;
+}
+
 static void apply_knob(const struct oom_reading *r, const struct oom_reading_knob *k,
 		       struct oom_plan *plan, const struct teller *t)
 {

@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "framework.h"
 
 #define SKY "skypilot docs/source/reference/yaml-spec.rst"
+#define SKY_CARDS "resources.accelerators"
 #define DSTACK "dstack reference/dstack.yml/task.md"
 
 enum { SCRIPT = 1 << 16 };
@@ -16,7 +18,7 @@ static const struct fw_row rows[] = {
 	/* "${NAME}" in these is the shell's */
 	{"run", .source = SKY}, {"commands", .source = DSTACK}, {"envs", .source = SKY}, {"env", .source = DSTACK},
 	{"workdir", .source = SKY}, {"file_mounts", .source = SKY},
-	{"resources.accelerators", .hook = true, .source = SKY}, {"resources.gpu", .hook = true, .source = DSTACK},
+	{SKY_CARDS, .hook = true, .source = SKY}, {"resources.gpu", .hook = true, .source = DSTACK},
 	{"num_nodes", .hook = true, .source = SKY}, {"nodes", .hook = true, .source = DSTACK},
 	{.key = NULL},
 };
@@ -130,6 +132,41 @@ static int64_t cards(const struct doc_node *node, const char **name)
 	return node->child && doc_whole(node->child, &n) && n > 0 && n < 10000 ? n : 1;
 }
 
+/* Names of which SkyPilot's catalog has a second one for the larger memory (docs/source/compute/gpus.rst: A100 and
+ * A100-80GB, V100 and V100-32GB). */
+static const struct {
+	const char *name, *card;
+} smaller[] = {{"A100", "A100-40GB"}, {"V100", "V100-16GB"}};
+
+/* "80GB", no range and no bound. */
+static bool is_memory(const char *text, size_t n)
+{
+	size_t digits = 0;
+
+	while (digits < n && isdigit((unsigned char)text[digits]))
+		digits++;
+	return digits && n - digits == 2 && !strncasecmp(text + digits, "GB", 2);
+}
+
+/* The card as --gpu takes it: its name with the memory that "A100:80GB:4" or {name: A100, memory: 80GB} give. */
+static void card_of(const struct doc_node *resource, const char *name, bool sky, char *card, size_t size)
+{
+	const struct doc_node *memory = resource ? doc_member(resource, "memory") : NULL;
+	const size_t n = strcspn(name, ":");
+
+	snprintf(card, size, "%.*s", (int)n, name);
+	for (size_t i = 0; sky && i < sizeof(smaller) / sizeof(smaller[0]); i++)
+		if (!strcasecmp(card, smaller[i].name))
+			snprintf(card, size, "%s", smaller[i].card);
+	if (memory && memory->kind == DOC_SCALAR && is_memory(memory->text, strlen(memory->text)))
+		snprintf(card, size, "%.*s-%s", (int)n, name, memory->text);
+	for (const char *part = name + n; *part; part += strcspn(part, ":")) {
+		part++;
+		if (is_memory(part, strcspn(part, ":")))
+			snprintf(card, size, "%.*s-%.*s", (int)n, name, (int)strcspn(part, ":"), part);
+	}
+}
+
 static void finish_resources(struct fw_part *p, int64_t each, int64_t nodes, const char *key, const char *name)
 {
 	/* what the commands say of processes stands above that */
@@ -137,9 +174,11 @@ static void finish_resources(struct fw_part *p, int64_t each, int64_t nodes, con
 		fw_set_whole(p, "gpus", each * nodes, NULL, "cards of a machine x machines of the task");
 	fw_set_whole(p, "nodes", nodes, NULL, "machines of the task");
 	if (*name && isalpha((unsigned char)*name)) {
-		char note[120];
+		char card[64], note[120];
 
-		snprintf(note, sizeof(note), "the card: --gpu %.*s", (int)strcspn(name, ":"), name);
+		card_of(fw_key(p, key), name, !strcmp(key, SKY_CARDS), card, sizeof(card));
+		fw_set(p, "@card", card, NULL, NULL);
+		snprintf(note, sizeof(note), "the card, where --gpu names none: %s", card);
 		fw_note(p, key, note);
 	}
 }
@@ -148,7 +187,7 @@ static void finish(struct fw_part *p)
 {
 	const struct doc_node *run = doc_below(fw_root(p), "run");
 	const bool sky = run != NULL;
-	const char *card_key = sky ? "resources.accelerators" : "resources.gpu", *name;
+	const char *card_key = sky ? SKY_CARDS : "resources.gpu", *name;
 	const struct doc_node *mounts = doc_below(fw_root(p), "file_mounts"),
 			      *commands = doc_below(fw_root(p), "commands");
 	const int64_t each = cards(fw_key(p, card_key), &name);
