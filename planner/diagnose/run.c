@@ -162,6 +162,17 @@ static bool row(struct oom_run_reader *r, const char *from, const char *end)
 	return true;
 }
 
+/* "--kv-cache-memory=13101000704" is an option that somebody gave, or is told to give: no figure of the run. */
+static bool of_option(const char *from, const char *name)
+{
+	while (name > from && (oom_run_name_char(name[-1]) || name[-1] == '-')) {
+		if (name - from > 1 && name[-1] == '-' && name[-2] == '-')
+			return true;
+		name--;
+	}
+	return false;
+}
+
 /* ---- lines ---- */
 
 static void line(struct oom_run_reader *r, const char *from, const char *end)
@@ -189,7 +200,7 @@ static void line(struct oom_run_reader *r, const char *from, const char *end)
 			while (p < end && oom_run_name_char(*p))
 				p++;
 			/* few words have a number behind them, and looking for it is quick */
-			if (oom_run_value_of(p, end) && (oom_run_about(name, (size_t)(p - name)) == OOM_RUN_STEP) == !pass)
+			if (oom_run_value_of(p, end) && (oom_run_about(name, (size_t)(p - name)) == OOM_RUN_STEP) == !pass && !of_option(from, name))
 				oom_run_figure(r, name, (size_t)(p - name), p, end);
 		}
 	events(r, from, end);

@@ -237,6 +237,26 @@ static void test_bare_figures(void **state)
 	same(log.run.memory_slope, 40.0 * 1048576);
 }
 
+/* vLLM's advice about its own option, three times over, is no memory of the run (vllm/v1/worker/gpu_worker.py's wording). */
+static void test_options(void **state)
+{
+	struct oom_crash_log log;
+	FILE *f = begin_log();
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		fprintf(f, "set `--kv-cache-memory=%d000000000` to fit, or --max-mem %d\n", 12 + i, 30 + i);
+	fputs(oom, f);
+	(void)end_log(f, &log);
+	assert_int_equal(log.run.memory_samples, 0);
+	f = begin_log();
+	for (int i = 0; i < 3; i++)
+		fprintf(f, "step: %d - mem: %d.0GiB -- gpu_mem: 3\n", i, 30 + i);
+	fputs(oom, f);
+	(void)end_log(f, &log);
+	assert_int_equal(log.run.memory_samples, 3);
+}
+
 /* The Trainer announces its evaluation; frames of a model alone say nothing of it. Once its result is printed, it is
  * over. */
 static void test_first_evaluation(void **state)
@@ -330,7 +350,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms), cmocka_unit_test(test_csv), cmocka_unit_test(test_named_units),	  cmocka_unit_test(test_leak),
-		cmocka_unit_test(test_order), cmocka_unit_test(test_second_step), cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_order), cmocka_unit_test(test_options), cmocka_unit_test(test_second_step), cmocka_unit_test(test_ranks),
 		cmocka_unit_test(test_longest), cmocka_unit_test(test_bare_figures), cmocka_unit_test(test_first_evaluation),
 		cmocka_unit_test(test_large), cmocka_unit_test(test_smi)};
 
