@@ -217,14 +217,19 @@ static bool one_listed(struct oom_crash *c)
 /* The request against what the card has and what this process holds. */
 static void too_large(struct oom_crash *c, uint64_t held)
 {
-	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL), left = num(c, OOM_CRASH_FREE);
+	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL), left = num(c, OOM_CRASH_FREE),
+		       idle = num(c, OOM_CRASH_RESERVED_UNALLOCATED);
 
 	/* a sentence cut off before it says who holds the rest */
 	if (total && left < tried && c->known[OOM_CRASH_FREE] && !held && !c->known[OOM_CRASH_ALLOCATED] && !c->n_processes &&
 	    !c->known[OOM_CRASH_PROCESS])
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.75, "the request exceeds what is free; the text does not say who holds the rest");
 	else if (total && left < tried && c->known[OOM_CRASH_FREE])
-		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "the request exceeds what is free and stranded");
+		/* a small share of the card, in pieces: any nearly full cache strands as much */
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88,
+			      idle + left < tried ? "the request exceeds what is free and stranded" :
+				idle < tried    ? "the request exceeds what is free; what is stranded would make it up only in one piece" :
+						  "the request exceeds what is free, and no piece of what is stranded is large enough");
 	else if (total && held + tried > total)
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.88, "what this process holds and the request exceed the card together");
 	else if (total && held + tried > total - total / 10)
