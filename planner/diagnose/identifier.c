@@ -67,7 +67,10 @@ static const struct {
 	{"eval", OOM_CRASH_EVAL, "frame jaxpr shape context mx train"}, {"~validat", OOM_CRASH_EVAL, "python args config environment train"},
 	{"val", OOM_CRASH_EVAL, "train"},
 	/* a mixture's loss is of the load of its experts */
-	{"load", OOM_CRASH_LOAD, "data balancing balance"}, {"loading", OOM_CRASH_LOAD, "data"}, {"loader", OOM_CRASH_LOAD, "data"}, {"pretrained", OOM_CRASH_LOAD, NULL},
+	{"load", OOM_CRASH_LOAD, "data balancing balance"}, {"loading", OOM_CRASH_LOAD, "data"},
+	/* who runs through a loader reads nothing with it: "run_loader", "iterate_loader" */
+	{"loader", OOM_CRASH_LOAD, "data run loop iterate over batch batches epoch next"},
+	{"pretrained", OOM_CRASH_LOAD, NULL},
 	{"~instantiat", OOM_CRASH_INIT, NULL}, {"~initializ", OOM_CRASH_INIT, NULL}, {"warmup", OOM_CRASH_INIT, "sched allocator"},
 	{"capture", OOM_CRASH_INIT, NULL}, {"profile", OOM_CRASH_INIT, NULL},
 	/* an engine runs a batch of nothing before it serves: "_dummy_run", "dummy_sampler_run" */

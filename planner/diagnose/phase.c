@@ -72,6 +72,21 @@ static bool top_level(const struct oom_crash *c, const struct oom_span *s)
 	return frames == 1 && oom_text_find(s->from, s->to, "Traceback (most recent call last)");
 }
 
+/* "out = net(x)": what is called is a name of the script's own and no class, so that its frames should stand below; a
+ * constructor of a tensor is dotted ("torch.zeros(") or a class ("Variable("). */
+static bool calls_a_name(const struct oom_span *s)
+{
+	const char *const frame = oom_text_last(s->from, s->to, "File \""), *p = frame ? oom_line_end(frame, s->to) : NULL,
+			 *const stop = p && p < s->to ? oom_line_end(p + 1, s->to) : NULL;
+	const char *const equals = stop ? oom_text_find(p, stop, " = ") : NULL, *name = equals ? equals + 3 : NULL;
+
+	if (!name || *name < 'a' || *name > 'z')
+		return false;
+	for (p = name; p < stop && ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '_');)
+		p++;
+	return p < stop && *p == '(';
+}
+
 /* The function of the innermost frame, where frames are Python's own. */
 static bool innermost_is(const struct oom_span *s, const char *name)
 {
@@ -122,6 +137,30 @@ static bool beside_steps(enum oom_crash_phase phase)
 	       phase == OOM_CRASH_TO_DEVICE;
 }
 
+/* ".to(" and what it is called with: a copy to the host asks for nothing of the card. */
+static bool to_host(const char *p, const char *end)
+{
+	static const char *const hosts[] = {"\"cpu\"", "'cpu'", "device=\"cpu\"", "device='cpu'", "torch.device(\"cpu\")", "torch.device('cpu')"};
+
+	for (size_t i = 0; i < COUNT(hosts); i++)
+		if ((size_t)(end - p) >= strlen(hosts[i]) && !memcmp(p, hosts[i], strlen(hosts[i])))
+			return true;
+	return false;
+}
+
+/* A model or a batch that goes to the card. */
+static bool by_placing(struct oom_crash *c, const struct oom_span *s)
+{
+	for (const struct oom_phase_rule *rule = oom_phase_of_placing; rule->word; rule++)
+		for (const char *p = s->from; (p = oom_text_find(p, s->to, rule->word)); p++)
+			if (!to_host(p + strlen(rule->word), s->to)) {
+				const struct oom_phase_rule one[] = {*rule, {NULL, OOM_CRASH_UNKNOWN}};
+
+				return oom_phase_by_word(c, one, s->from, s->to, 0.8);
+			}
+	return false;
+}
+
 static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	char buf[32 << 10];
@@ -139,8 +178,7 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		/* a program that only infers loads the model that it makes */
 		return oom_phase_settle(c, oom_program_of(c)->activity == OOM_ACTIVITY_INFERS ? OOM_CRASH_LOAD : OOM_CRASH_INIT, 0.7,
 					"the innermost frame makes a module");
-	if (!oom_phase_meets(oom_phase_of_forward, s.from, s.to) &&
-	    oom_phase_by_word(c, oom_phase_of_placing, s.from, s.to, 0.8))
+	if (!oom_phase_meets(oom_phase_of_forward, s.from, s.to) && by_placing(c, &s))
 		return true;
 	if (keeps_nothing(c) && !oom_phase_script_trains(c, begin, end) && oom_phase_meets(oom_phase_of_forward, s.from, s.to) &&
 	    !oom_phase_meets(oom_phase_of_driver, s.from, s.to))
@@ -173,6 +211,8 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		return true;
 	if (oom_phase_by_word(c, oom_phase_of_driver, s.from, s.to, 0.8) || oom_phase_by_functions(c, s.from, s.to))
 		return true;
+	if (top_level(c, &s) && calls_a_name(&s))
+		return oom_phase_settle(c, OOM_CRASH_FORWARD, 0.5, "a call at top level whose own frames are missing: a model's, as a rule");
 	return top_level(c, &s) &&
 	       oom_phase_settle(c, OOM_CRASH_TO_DEVICE, 0.6,
 		      "a single frame at top level: the statement itself makes the tensor");

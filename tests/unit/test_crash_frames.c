@@ -1,0 +1,96 @@
+/* Crashes in our own words that show one rule each of the reading of frames, of the program and of the answer: what is
+ * wanted follows from the text alone, the row's first string says how. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/diagnose.h"
+
+/* PyTorch's sentence of 2.5 with the request, what is free, what this process holds, allocated and stranded, in GiB of 31.50. */
+#define CUDA(tried, left, own, held, idle) \
+	"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " tried " GiB. GPU 0 has a total capacity of 31.50 GiB of which " left \
+	" GiB is free. Including non-PyTorch memory, this process has " own " GiB memory in use. Of the allocated memory " held \
+	" GiB is allocated by PyTorch, and " idle " GiB is reserved by PyTorch but unallocated.\n"
+#define TRACE "Traceback (most recent call last):\n"
+#define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
+
+static const struct {
+	const char *why, *text;
+	enum oom_crash_phase phase;
+	const char *program;
+	const char *said;               /* in the grounds of the first cause; NULL: not asked */
+	const char *first, *never;      /* in the first fix, in any; NULL: not asked */
+} want[] = {
+	{"a loop over a loader loads no weights", TRACE AT("/w/fit/loop.py", "_run_loader", "scores = net(batch)") CUDA("2.25", "0.90", "30.40", "28.90", "0.20"),
+	 OOM_CRASH_UNKNOWN, "", NULL, NULL, NULL},
+	{"a loader that reads a model does", TRACE AT("/w/fit/loop.py", "weights_loader", "x = build(path)") CUDA("2.25", "0.90", "30.40", "28.90", "0.20"),
+	 OOM_CRASH_LOAD, "", NULL, NULL, NULL},
+	{"a copy to the host asks for nothing of the card",
+	 TRACE AT("/w/prep/pictures.py", "main", "z = vae.encode(frames).mode().to(\"cpu\")") CUDA("3.00", "0.90", "30.40", "28.90", "0.20"),
+	 OOM_CRASH_UNKNOWN, "", NULL, NULL, NULL},
+	{"a copy to the card does", TRACE AT("/w/prep/pictures.py", "main", "z = frames.to(\"cuda\")") CUDA("3.00", "0.90", "30.40", "28.90", "0.20"),
+	 OOM_CRASH_TO_DEVICE, "", NULL, NULL, NULL},
+	{"what is called at top level by a name of the script's own is a model as a rule",
+	 TRACE AT("/w/try/once.py", "<module>", "scores = net(pictures)") CUDA("1.20", "0.90", "30.40", "28.90", "0.20"),
+	 OOM_CRASH_FORWARD, "", NULL, NULL, NULL},
+	{"a tensor's constructor at top level is none", TRACE AT("/w/try/once.py", "<module>", "scores = torch.zeros(n, n)") CUDA("1.20", "0.90", "30.40", "28.90", "0.20"),
+	 OOM_CRASH_TO_DEVICE, "", NULL, NULL, NULL},
+	{"nothing stranded", TRACE AT("/w/fit/loop.py", "main", "loss.backward()") CUDA("1.20", "0.50", "30.40", "29.90", "0.20"),
+	 OOM_CRASH_BACKWARD, "", "free and stranded", NULL, NULL},
+	{"free and stranded would do together", TRACE AT("/w/fit/loop.py", "main", "loss.backward()") CUDA("1.20", "0.50", "30.40", "29.00", "1.10"),
+	 OOM_CRASH_BACKWARD, "", "only in one piece", NULL, NULL},
+	{"stranded alone would do", TRACE AT("/w/fit/loop.py", "main", "loss.backward()") CUDA("1.20", "0.50", "30.40", "28.50", "1.60"),
+	 OOM_CRASH_BACKWARD, "", "no piece of what is stranded", NULL, NULL},
+};
+
+static int wrong(const char *why, const char *what, const char *wanted, const char *got)
+{
+	if (!strcmp(wanted, got))
+		return 0;
+	print_error("%s: %s \"%s\", not \"%s\"\n", why, what, got, wanted);
+	return 1;
+}
+
+static int check(size_t i)
+{
+	struct oom_crash c;
+	struct oom_crash_answer a;
+	int bad = 0;
+
+	if (!oom_crash_decode(want[i].text, strlen(want[i].text), &c))
+		return wrong(want[i].why, "refused", want[i].text, "");
+	oom_crash_answer(&c, &a);
+	bad += wrong(want[i].why, "phase", oom_crash_phase_str(want[i].phase), oom_crash_phase_str(c.phase));
+	bad += wrong(want[i].why, "program", want[i].program, c.program);
+	if (want[i].said && !strstr(c.cause[0].evidence, want[i].said))
+		bad += wrong(want[i].why, "ground", want[i].said, c.cause[0].evidence);
+	if (want[i].first && !(a.n_fix && strstr(a.fix[0], want[i].first)))
+		bad += wrong(want[i].why, "first", want[i].first, a.n_fix ? a.fix[0] : "");
+	for (size_t k = 0; want[i].never && k < a.n_fix; k++)
+		if (strstr(a.fix[k], want[i].never))
+			bad += wrong(want[i].why, "offered", "", a.fix[k]);
+	return bad;
+}
+
+static void test_frames(void **state)
+{
+	int bad = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+		bad += check(i);
+	assert_int_equal(bad, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_frames),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
