@@ -285,6 +285,8 @@ static void around_frames(struct oom_crash *c, const char *begin, const char *at
 static void decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *line = at, *stop = oom_line_end(at, end);
+	/* who killed it says nothing of where it was: a script called train.py reads its data and its weights first */
+	const bool host = oom_runtime_is(c, OOM_RUNTIME_HOST) && !ends_traceback(c);
 
 	c->traceback = has_frames(begin, end);
 	while (line > begin && line[-1] != '\n')
@@ -309,7 +311,7 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 		return;
 	if (oom_phase_by_executable(c, oom_format_is(c, OOM_FORMAT_LIST) ? begin : line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
 	    oom_phase_by_prose(c, begin, at, end) || oom_phase_by_nearest(c, begin, at, end) || oom_phase_by_command(c, begin, end) ||
-	    oom_phase_by_script(c, begin, end) ||
+	    (!host && oom_phase_by_script(c, begin, end)) ||
 	    oom_phase_by_word(c, oom_phase_of_prose, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end, 0.5))
 		return;
 }

@@ -45,6 +45,9 @@ static const struct {
 	 OOM_CRASH_BACKWARD, "", "only in one piece", NULL, NULL},
 	{"stranded alone would do", TRACE AT("/w/fit/loop.py", "main", "loss.backward()") CUDA("1.20", "0.50", "30.40", "28.50", "1.60"),
 	 OOM_CRASH_BACKWARD, "", "no piece of what is stranded", NULL, NULL},
+	{"a script that is called train reads its data and its weights before it trains", "$ python train_graph.py --config a.yaml\nKilled\n",
+	 OOM_CRASH_UNKNOWN, "", NULL, "host memory", NULL},
+	{"a log that counts epochs does train", "$ python train_graph.py --config a.yaml\nEpoch 3: loss 0.31\nKilled\n", OOM_CRASH_TRAIN_STEP, "", NULL, "host memory", NULL},
 };
 
 static int wrong(const char *why, const char *what, const char *wanted, const char *got)
