@@ -179,7 +179,8 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 		add(c, a, "", oom_lever_of(c, OOM_LEVER_ROOM));
 	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))
 		add(c, a, "", oom_lever_of(c, OOM_LEVER_ARRAY));
-	if (cause == OOM_CAUSE_HOST_RAM)
+	/* a limit that somebody set: of the host's memory, or of a pool */
+	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)
 		add(c, a, "", oom_format_of(c)->limit);
 	for (size_t i = 0; levers && i < OOM_MAX_LEVERS && levers[i]; i++) {
 		const bool told = cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;

@@ -44,6 +44,10 @@ static const struct oom_format formats[] = {
 	    .ran_out_of = "lost its runner, and only supposes that memory was short",
 	    .settle = "Ollama's log (journalctl -u ollama, server.log) says what the runner printed last: a refused allocation with its size, or another "
 	        "error"),
+	ROW("ggml-opencl-guess", OOM_FORMAT_BARE, 0, NULL,
+	    .ran_out_of = "met an error of OpenCL, and only supposes that memory was short",
+	    .settle = "the number in the line above it: -4 (no memory for an object), -5 and -6 (no resources, no host memory) are refusals, -61 is one buffer above what "
+		"the device allows, any other is an error of its own"),
 	/* cudaHostAlloc failed, and ggml takes ordinary memory instead */
 	ROW("ggml-pinned", 0, 0, NULL, .first = {OOM_LEVER_PINNED},
 	    .ran_out_of = "could not have host memory page-locked and goes on with ordinary memory: that alone ends nothing, copies are only slower",
@@ -70,8 +74,10 @@ static const struct oom_format formats[] = {
 	ROW("tgi-prefill-budget", 0, 0, NULL, NULL, .ran_out_of = "had no room for the largest prefill it was told to allow, which it tries when it starts",
 	    .first = {OOM_LEVER_REQUESTS, OOM_LEVER_CONTEXT, OOM_LEVER_QUANT, OOM_LEVER_SPREAD}),
 	ROW("paddle", OOM_FORMAT_ADVISES, 0, NULL, NULL),
-	ROW("lmcache-pool", 0, 0, "a larger pool: max_local_cpu_size (LMCACHE_MAX_LOCAL_CPU_SIZE) in GB of the host, or pd_buffer_size in bytes", NULL,
-	    .ran_out_of = "found no room in LMCache's pool for another part of the KV cache: that part is not kept, which alone ends nothing"),
+	ROW("lmcache-pool", 0, 0, "a larger pool: max_local_cpu_size (LMCACHE_MAX_LOCAL_CPU_SIZE) in GB of the host, or pd_buffer_size in bytes",
+	    .first = {OOM_LEVER_CONTEXT, OOM_LEVER_REQUESTS},
+	    .ran_out_of = "found no room in LMCache's pool for another part of the KV cache: that part is not kept, which alone ends nothing",
+	    .settle = "the lines below it, if the program ended: another error ended it"),
 	ROW("trtllm-executor", 0, 0, NULL, NULL),
 	ROW("xla-tpu-hbm", OOM_FORMAT_PROGRAM, 0, NULL, NULL),
 	ROW("xla-early-abort", OOM_FORMAT_PROGRAM, 0, NULL, NULL),

@@ -51,6 +51,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("kIOGPUCommandBufferCallbackErrorOutOfMemory", "metal", "metal-command-buffer", 3),
 	SAYS("Insufficient Memory (IOAF", "metal", "metal-command-buffer", 3),
 	SAYS("may not have enough available memory", "ollama", "ollama-runner-exited", 2),
+	/* ggml-opencl.cpp's CL_CHECK says so below every error of OpenCL, as KoboldCpp's older back ends do */
+	SAYS("You may be out of VRAM. Please check", "ggml", "ggml-opencl-guess", 2),
 	SAYS("Tried to allocate", "torch", "cuda", 3, .continues = true),
 	SAYS("cuda out of memory. tried to allocate", "torch", "cuda", 3, .continues = true),
 	SAYS("CUDA memory summary, device", "torch", "cuda-memory-summary", 1),

@@ -48,6 +48,15 @@ static const struct {
 	{"a script that is called train reads its data and its weights before it trains", "$ python train_graph.py --config a.yaml\nKilled\n",
 	 OOM_CRASH_UNKNOWN, "", NULL, "host memory", NULL},
 	{"a log that counts epochs does train", "$ python train_graph.py --config a.yaml\nEpoch 3: loss 0.31\nKilled\n", OOM_CRASH_TRAIN_STEP, "", NULL, "host memory", NULL},
+	{"ggml-opencl.cpp's guess below an error of OpenCL, KoboldCpp's banner (LostRuins/koboldcpp#255)",
+	 "Welcome to KoboldCpp - Version 1.54\nggml_opencl: clCreateBuffer(ctx, flags, n, NULL, &err) error -4 at ggml-opencl.cpp:2210\n"
+	 "You may be out of VRAM. Please check if you have enough.\n", OOM_CRASH_UNKNOWN, "koboldcpp", NULL, "--contextsize", "-ngl"},
+	{"Ollama's frames of Go below a line of llama.cpp's", "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n"
+	 "goroutine 9 [running]:\ngithub.com/ollama/ollama/runner/llamarunner.(*Server).loadModel(0xc000130360)\n", OOM_CRASH_INIT, "ollama", NULL, "num_ctx", "-ngl"},
+	{"llama.cpp's own line alone", "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n", OOM_CRASH_INIT, "llama.cpp", NULL, "-c lower",
+	 "num_ctx"},
+	{"LMCache's pool is no share of the card", "LMCache WARNING: Failed to allocate memory for tensor(torch.Size([2, 16, 256, 512]), torch.float16) because no memory is available\n",
+	 OOM_CRASH_INFERENCE, "vllm", NULL, "max_local_cpu_size", "gpu_memory_utilization"},
 };
 
 static int wrong(const char *why, const char *what, const char *wanted, const char *got)
