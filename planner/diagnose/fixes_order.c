@@ -96,6 +96,9 @@ static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
 
+/* Full before the request came: what lies there throughout is the model, a batch only passes. */
+static const enum oom_lever of_full_cards[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD), V(CONTEXT), V(REQUESTS));
+
 static const enum oom_lever of_refusals[OOM_MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
 static const enum oom_lever of_training_loads[OOM_MAX_LEVERS] = DO(V(LOAD), V(SHARD));
 static const enum oom_lever of_restored[OOM_MAX_LEVERS] = DO(V(RESTORE), V(SHARD), V(OPTIMIZER));
@@ -130,6 +133,16 @@ static bool in_second_step(const struct oom_crash *c)
 		if (c->cause[i].cause == OOM_CAUSE_STEP_2 && c->cause[i].confidence >= 0.5)
 			return true;
 	return false;
+}
+
+/* Its own tensors take the card but for three hundredths: a judgement, what a context and its libraries take of a large card. */
+static bool fills_alone(const struct oom_crash *c)
+{
+	const double total = (double)c->bytes[OOM_CRASH_TOTAL], reserved = (double)c->bytes[OOM_CRASH_RESERVED_TOTAL],
+		     process = (double)c->bytes[OOM_CRASH_PROCESS];
+
+	return total > 0 && (process > reserved ? process : reserved) >= 0.97 * total && (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.75 * total &&
+	       !oom_alone_too_large(c) && oom_runtime_is(c, OOM_RUNTIME_CARD);
 }
 
 const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work,
@@ -170,6 +183,8 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 		return of_layers;
 	if (short_of && work == OOM_WORK_INFERENCE && p->activity == OOM_ACTIVITY_SERVES)
 		return of_servers;
+	if (short_of && work == OOM_WORK_INFERENCE && fills_alone(c))
+		return of_full_cards;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if ((rows[i].causes & BIT(cause)) && (rows[i].works & BIT(work)) &&
 		    (!rows[i].phases || rows[i].phases & BIT(c->phase)))
