@@ -138,10 +138,27 @@ static void capital(char *out, const char *who)
 		out[0] = (char)(out[0] - 'a' + 'A');
 }
 
+/* Half of it is a guess. */
+static bool is_guess(const struct oom_crash *c)
+{
+	return c->phase != OOM_CRASH_UNKNOWN && c->phase_confidence <= 0.5;
+}
+
+static const char *when_of(const struct oom_crash *c, char *buf, size_t size)
+{
+	const char *const when = c->part == OOM_PART_TRACE ? " while the model was traced for export" : during[c->phase];
+
+	if (!is_guess(c) || c->part == OOM_PART_TRACE)
+		return when;
+	snprintf(buf, size, ", probably%s", when);
+	return buf;
+}
+
 static void sentence(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
 	char text[2][64];
-	const char *who = oom_program_of(c)->title, *when = c->part == OOM_PART_TRACE ? " while the model was traced for export" : during[c->phase],
+	char supposed[80];
+	const char *who = oom_program_of(c)->title, *when = when_of(c, supposed, sizeof(supposed)),
 		   *tried = printed(c, OOM_CRASH_TRIED, text[0], sizeof(text[0])),
 		   *left = printed(c, OOM_CRASH_FREE, text[1], sizeof(text[1]));
 	char *const out = a->happened;
@@ -336,7 +353,7 @@ static const char *settles(const struct oom_crash *c, enum oom_crash_work work, 
 		return oom_format_of(c)->settle;
 	if (cause == OOM_CAUSE_UNKNOWN && !c->known[OOM_CRASH_TOTAL])
 		return "nvidia-smi (or the device's own tool) while it runs says how much there is and whether others hold it; the message gives no sizes";
-	if (work == OOM_WORK_UNKNOWN || c->phase == OOM_CRASH_UNKNOWN)
+	if (work == OOM_WORK_UNKNOWN || c->phase == OOM_CRASH_UNKNOWN || is_guess(c))
 		return "the lines above the message, from \"Traceback (most recent call last)\" on, name the part of the program that asked";
 	return NULL;
 }

@@ -57,6 +57,12 @@ static const struct {
 	 "num_ctx"},
 	{"LMCache's pool is no share of the card", "LMCache WARNING: Failed to allocate memory for tensor(torch.Size([2, 16, 256, 512]), torch.float16) because no memory is available\n",
 	 OOM_CRASH_INFERENCE, "vllm", NULL, "max_local_cpu_size", "gpu_memory_utilization"},
+	{"a card that the model fills: no batch is small enough",
+	 TRACE AT("chat.py", "main", "y = model.generate(x)") AT("site-packages/transformers/generation/utils.py", "generate", "y = self(x)") CUDA("0.03", "0.01", "31.30", "30.60", "0.05"),
+	 OOM_CRASH_INFERENCE, "generate", NULL, "load_in_4bit", "gradient"},
+	{"one with room beside the model: its prompts first",
+	 TRACE AT("chat.py", "main", "y = model.generate(x)") AT("site-packages/transformers/generation/utils.py", "generate", "y = self(x)") CUDA("6.00", "3.01", "28.30", "27.60", "0.05"),
+	 OOM_CRASH_INFERENCE, "generate", NULL, "batch of prompts", NULL},
 };
 
 static int wrong(const char *why, const char *what, const char *wanted, const char *got)
@@ -98,10 +104,29 @@ static void test_frames(void **state)
 	assert_int_equal(bad, 0);
 }
 
+/* A phase that is half a guess is called one, and what would settle it is said; from 50 % on it is not. */
+static void test_guesses(void **state)
+{
+	static const char *const texts[] = {"faiss search: someone wrote about inference\nCUDA out of memory. Tried to allocate 2.00 GiB\n",
+					    TRACE AT("/w/fit/loop.py", "main", "loss.backward()") CUDA("1.20", "0.50", "30.40", "29.90", "0.20")};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct oom_crash c;
+		struct oom_crash_answer a;
+
+		assert_true(oom_crash_decode(texts[i], strlen(texts[i]), &c));
+		oom_crash_answer(&c, &a);
+		assert_int_equal(c.phase, i ? OOM_CRASH_BACKWARD : OOM_CRASH_INFERENCE);
+		assert_int_equal(strstr(a.happened, "probably") != NULL, !i);
+		assert_int_equal(a.settle != NULL, !i);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_frames),
+		cmocka_unit_test(test_frames), cmocka_unit_test(test_guesses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
