@@ -191,12 +191,13 @@ struct oom_crash_log {
 	uint64_t ranks;                         /* how many ranks died, by the messages; 0: none is named */
 	int64_t first_rank;                     /* -1: none */
 	uint64_t first_rank_line;
+	uint64_t first_rank_tried;      /* bytes; 0: its message does not say */
 	bool ranks_differ;                      /* their requests differ by more than 5 % */
 	struct oom_crash_run run;
 };
 typedef void (*oom_crash_fn)(void *ctx, const struct oom_crash *crash);
 /* Streams a log of any size ("-": standard input).  each, which may be NULL, is called with every message;
- * last receives the last of the strongest ones.  OOM_ERR_UNKNOWN if nothing in the log is about memory. */
+ * last receives the last of the strongest ones, and of ranks that die together the first.  OOM_ERR_UNKNOWN if nothing in the log is about memory. */
 OOM_API enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 				       struct oom_crash *last, struct oom_crash_log *log,
 				       struct oom_error *err);

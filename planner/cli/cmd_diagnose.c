@@ -85,7 +85,8 @@ static void run_text(const struct oom_crash_log *log, bool steps)
 	if (log->ranks > 1)
 		printf("ranks: %" PRIu64 " died, one crash; rank %" PRId64 " was first (line %" PRIu64 ")%s\n", log->ranks,
 		       log->first_rank, log->first_rank_line,
-		       log->ranks_differ ? "; they asked for different sizes: their batches or shards differ" : "");
+		       log->ranks_differ ? "; they asked for different sizes: their batches or shards differ" :
+		       log->first_rank_tried ? "; all asked for about the same" : "");
 	if (steps && r->last_step > r->first_step) {
 		printf("run: steps %" PRId64 " to %" PRId64, r->first_step, r->last_step);
 		if (r->of_steps)

@@ -120,30 +120,66 @@ static void tell(struct oom_scan *s, const char *begin, const char *p, const cha
 	s->each(s->ctx, &c);
 }
 
+/* The ranks of a crash die within moments of one another, with a traceback each: what comes later, or after another
+ * step, is another crash. */
+enum { ONE_CRASH = 2000 };
+
+static bool of_same_crash(struct oom_scan *s)
+{
+	const bool near = s->line + 1 - s->last_line < ONE_CRASH;
+
+	s->last_line = s->line + 1;
+	/* beyond what is read whole, steps are known once a block */
+	return near && (s->run.read > OOM_SCAN_READ_ALL || s->run.run.last_step == s->at_message.run.last_step);
+}
+
+/* PyTorch's, which says whose it is; true: it is another rank's than that of the message that counts, and of the same
+ * crash, of which the first that died is shown. */
+static bool follows_first(struct oom_scan *s, const char *begin, const char *p, const char *end)
+{
+	const int64_t rank = oom_scan_rank(begin, p), first = s->rank;
+	const bool same = of_same_crash(s);
+
+	if (!same) {
+		s->ranks = s->log->ranks = 0;
+		s->log->ranks_differ = false;
+	}
+	note_latest(s, p);
+	oom_scan_note_rank(s, rank, p, end - p > SENTENCE ? p + SENTENCE : end);
+	if (same && s->ranked && rank >= 0 && rank != first)
+		return true;
+	s->rank = rank;
+	s->ranked = rank >= 0;
+	return false;
+}
+
 /* Every message is noted; only the one that counts is decoded, once the log has ended: a log may
  * be messages throughout. */
 static void found(struct oom_scan *s, const char *begin, const char *p, const char *end, const struct oom_trigger *t)
 {
+	const bool counts = !s->trigger || t->strength >= s->trigger->strength;
+	bool later = false;
+
+	/* beyond what is read whole, once a block: of the last message in it */
+	if (counts && s->run.read <= OOM_SCAN_READ_ALL)
+		oom_scan_feed(s, p, true);
 	if (t->strength == 3) {
 		s->log->messages++;
 		/* others print no ranks, and not what they hold */
-		if (oom_runtime_named(t->framework)->traits & OOM_RUNTIME_TORCH) {
-			note_latest(s, p);
-			oom_scan_note_rank(s, oom_scan_rank(begin, p), p, end - p > SENTENCE ? p + SENTENCE : end);
-		}
+		if (oom_runtime_named(t->framework)->traits & OOM_RUNTIME_TORCH)
+			later = follows_first(s, begin, p, end);
+		else
+			s->ranked = false;
 	}
 	if (s->each)
 		tell(s, begin, p, end, t);
 	if (t->strength == 3)
 		s->behind = p;
-	if (s->trigger && t->strength < s->trigger->strength)
+	if (!counts || later)
 		return;
-	/* beyond what is read whole, once a block: of the last message in it */
 	s->unread = s->run.read > OOM_SCAN_READ_ALL;
-	if (!s->unread) {
-		oom_scan_feed(s, p, true);
+	if (!s->unread)
 		s->at_message = s->run;
-	}
 	s->trigger = t;
 	s->window_line = s->line + 1;
 	s->pending = p;

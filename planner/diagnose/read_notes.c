@@ -32,9 +32,9 @@ void oom_scan_note_rank(struct oom_scan *s, int64_t rank, const char *at, const 
 	if (!before) {
 		s->log->first_rank = rank;
 		s->log->first_rank_line = s->line + 1;
-		s->first_tried = tried;
-	} else if ((double)tried > 1.05 * (double)s->first_tried ||
-		   (double)tried < 0.95 * (double)s->first_tried) {
+		s->log->first_rank_tried = tried;
+	} else if ((double)tried > 1.05 * (double)s->log->first_rank_tried ||
+		   (double)tried < 0.95 * (double)s->log->first_rank_tried) {
 		s->log->ranks_differ = true;
 	}
 }

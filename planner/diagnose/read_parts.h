@@ -23,13 +23,15 @@ struct oom_scan {
 	const char *behind;
 	const struct oom_trigger *trigger;
 	uint64_t window_line;
+	int64_t rank;                   /* whose it is, where it names one */
+	bool ranked;
+	uint64_t last_line;             /* of the latest allocator's message */
 	struct oom_crash_log *log;
 	const char *latest[4];          /* of PyTorch's messages in this block, the oldest first */
 	size_t n_latest;
 	uint64_t allocated[4];          /* of the latest messages of one process, for a rise */
 	size_t n_allocated;
 	int64_t process;                /* its rank, or its card */
-	uint64_t first_tried;           /* of the first rank's message */
 	struct oom_run_reader run, at_message;
 	/* in the block that is searched: up to where lines were read for the run */
 	const char *fed;

@@ -306,6 +306,42 @@ static void test_ranks(void **state)
 		assert_int_not_equal(c.cause[i].cause, OOM_CAUSE_LEAK);
 }
 
+/* Of ranks that die together the first is shown; after another step it is another crash, and a rank's second message
+ * stands for its first. */
+static void test_first_rank(void **state)
+{
+	static const char message[] = "[rank%d]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %d.00 GiB. GPU %d has a total capacity of "
+				      "79.15 GiB of which 1.11 GiB is free. Of the allocated memory 70.00 GiB is allocated by PyTorch, and 10.00 MiB is reserved "
+				      "by PyTorch but unallocated.\n";
+	struct oom_crash_log log;
+	struct oom_crash c;
+	FILE *f = begin_log();
+
+	(void)state;
+	fputs("step: 7 loss: 2.0\n", f);
+	for (int rank = 2; rank >= 0; rank--)
+		fprintf(f, message, rank, 3, rank);
+	c = end_log(f, &log);
+	assert_int_equal(c.rank, 2);
+	assert_int_equal(c.line, 2);
+	assert_int_equal(log.ranks, 3);
+	assert_false(log.ranks_differ);
+	f = begin_log();
+	fputs("step: 7 loss: 2.0\n", f);
+	fprintf(f, message, 2, 3, 2);
+	fputs("retried with half the batch\nstep: 8 loss: 1.9\n", f);
+	fprintf(f, message, 1, 5, 1);
+	fprintf(f, message, 0, 2, 0);
+	fprintf(f, message, 1, 6, 1);
+	c = end_log(f, &log);
+	assert_int_equal(c.rank, 1);
+	assert_int_equal(c.line, 7);
+	assert_int_equal(log.first_rank, 1);
+	assert_int_equal(log.first_rank_line, 5);
+	assert_int_equal(log.ranks, 2);
+	assert_true(log.ranks_differ);
+}
+
 /* 40 MiB of steps: a part of it is read, the slope and the last step are found. */
 static void test_large(void **state)
 {
@@ -350,7 +386,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms), cmocka_unit_test(test_csv), cmocka_unit_test(test_named_units),	  cmocka_unit_test(test_leak),
-		cmocka_unit_test(test_order), cmocka_unit_test(test_options), cmocka_unit_test(test_second_step), cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_order), cmocka_unit_test(test_options), cmocka_unit_test(test_second_step), cmocka_unit_test(test_ranks), cmocka_unit_test(test_first_rank),
 		cmocka_unit_test(test_longest), cmocka_unit_test(test_bare_figures), cmocka_unit_test(test_first_evaluation),
 		cmocka_unit_test(test_large), cmocka_unit_test(test_smi)};
 
