@@ -14,7 +14,7 @@
 static const struct oom_program programs[] = {
 	{"pytest", "a test run", OOM_ACTIVITY_TESTS, "torch",
 	 {"@_pytest", "short test summary info", "::test_", "pytest ", "@unittest", "PYTORCH_TEST_WITH"}, NULL, {NULL}},
-	{"framepack", "FramePack", OOM_ACTIVITY_INFERS, "diffusers", {"@FramePack", "@diffusers_helper"}, NULL, {NULL}},
+	{"framepack", "FramePack", OOM_ACTIVITY_INFERS, "framepack", {"@FramePack", "@diffusers_helper"}, NULL, {NULL}},
 	{"comfyui", "ComfyUI", OOM_ACTIVITY_INFERS, "comfyui",
 	 {"ComfyUI", "comfyui", "comfy-env", "@comfy", "@comfy_extras", "got prompt", "comfy.ldm", "KSampler", "ran out of memory on your GPU"}, "diffusers-train", {NULL}},
 	{"webui", "the Stable Diffusion web UI", OOM_ACTIVITY_INFERS, "webui",
@@ -22,6 +22,12 @@ static const struct oom_program programs[] = {
 	  "memmon.py", "[Unload] Trying to free", "[Memory Management]"}, "diffusers-train", {NULL}},
 	{"forge", "Stable Diffusion WebUI Forge", OOM_ACTIVITY_INFERS, "forge", {"modules_forge", "distilled_cfg_scale", "@backend/memory_management",
 	    "To load target model KModel"}, "diffusers-train", {NULL}},
+	/* the makers' own scripts, by the files that only infer; others train with their modules */
+	{"wan", "Wan's generate.py", OOM_ACTIVITY_INFERS, "wan",
+	 {"wan/text2video.py", "wan/image2video.py", "wan/textimage2video.py", "wan/first_last_frame2video.py", "wan/speech2video.py", "Wan2.1/generate.py", "Wan2.2/generate.py"},
+	 NULL, {NULL}},
+	{"hunyuan-video", "HunyuanVideo's script", OOM_ACTIVITY_INFERS, "hunyuan-video",
+	 {"hyvideo/inference.py", "hyvideo/diffusion/pipelines", "HunyuanVideo/sample_video.py", "HunyuanVideo-I2V/sample_image2video.py"}, NULL, {NULL}},
 	{"text-generation-webui", "text-generation-webui", OOM_ACTIVITY_INFERS, "transformers",
 	 {"text-generation-webui", "Output generated in"}, "trainer", {NULL}},
 	/* they print what llama.cpp prints, and beside it who they are: frames of Go, banners, options of their own */

@@ -63,6 +63,21 @@ static const struct {
 	{"one with room beside the model: its prompts first",
 	 TRACE AT("chat.py", "main", "y = model.generate(x)") AT("site-packages/transformers/generation/utils.py", "generate", "y = self(x)") CUDA("6.00", "3.01", "28.30", "27.60", "0.05"),
 	 OOM_CRASH_INFERENCE, "generate", NULL, "batch of prompts", NULL},
+	{"FramePack's slider (demo_gradio.py)", TRACE AT("/w/FramePack/demo_gradio.py", "worker", "x = sample_hunyuan(")
+	 AT("/w/FramePack/diffusers_helper/models/hunyuan_video_packed.py", "forward", "h = self.attn(h)") CUDA("1.20", "0.50", "30.40", "29.90", "0.20"),
+	 OOM_CRASH_INFERENCE, "framepack", NULL, "Preserved Memory", "enable_model_cpu_offload"},
+	{"Wan's own script (README.md)", TRACE AT("/w/Wan2.2/generate.py", "generate", "video = pipe.generate(")
+	 AT("/w/Wan2.2/wan/text2video.py", "generate", "n = self.model(x)") AT("/w/Wan2.2/wan/modules/model.py", "forward", "x = block(x)") CUDA("1.20", "0.50", "30.40", "29.90", "0.20"),
+	 OOM_CRASH_INFERENCE, "wan", NULL, "--offload_model True --t5_cpu", "enable_model_cpu_offload"},
+	{"a training with Wan's modules is not it", TRACE AT("/w/tune/wan_train.py", "main", "loss = step(batch)")
+	 AT("/w/tune/wan/modules/model.py", "forward", "x = block(x)") CUDA("1.20", "0.50", "30.40", "29.90", "0.20"),
+	 OOM_CRASH_FORWARD, "", NULL, "micro-batch", "--t5_cpu"},
+	{"HunyuanVideo's own script (hyvideo/config.py)", TRACE AT("/w/HunyuanVideo/sample_video.py", "main", "out = sampler.predict(")
+	 AT("/w/HunyuanVideo/hyvideo/inference.py", "predict", "s = self.pipeline(") CUDA("1.20", "0.50", "30.40", "29.90", "0.20"),
+	 OOM_CRASH_INFERENCE, "hunyuan-video", NULL, "--use-cpu-offload", "enable_model_cpu_offload"},
+	{"DPO's reference model (DPOConfig)", TRACE AT("/w/pref.py", "<module>", "trainer.train()")
+	 AT("site-packages/trl/trainer/dpo_trainer.py", "_get_train_sampler", "x") AT("site-packages/torch/optim/adamw.py", "step", "self._init_group(g)") CUDA("1.20", "0.50", "30.40", "29.90", "0.20"),
+	 OOM_CRASH_OPTIMIZER, "trl", NULL, "precompute_ref_log_probs=True", NULL},
 };
 
 static int wrong(const char *why, const char *what, const char *wanted, const char *got)
