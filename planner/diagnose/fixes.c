@@ -144,19 +144,26 @@ static bool is_set(const struct oom_crash *c, enum oom_lever l)
 	return l != OOM_LEVER_KV && !(l == OOM_LEVER_TILE && c->part == OOM_PART_IMAGE) && (c->set & OOM_SET(l)) != 0;
 }
 
-uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
+/* A crash as answers are looked for: what was at work, why it died, and what follows from both. */
+struct asked {
+	const struct oom_crash *c;
+	enum oom_crash_work work;
+	enum oom_cause cause;
+	const enum oom_lever *levers;   /* in their order; NULL: the text does not say what ran */
+	bool of_memory;                 /* there was not enough of it, or nobody knows */
+};
+
+/* What the text's own numbers and parts ask for, before what helps everybody.  Returns what the run has already. */
+static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 {
-	uint64_t told_already = 0;
-	const enum oom_lever *levers = oom_levers(c, work, cause);
+	const struct oom_crash *c = q->c;
+	const enum oom_crash_work work = q->work;
+	const enum oom_cause cause = q->cause;
+	const bool of_memory = q->of_memory;
 	const enum oom_lever part = work == OOM_WORK_TRAINING ? oom_part_of(c)->trains : oom_part_of(c)->runs;
 	const bool engine = work == OOM_WORK_TRAINING && c->engine && oom_lever_own(c, OOM_LEVER_ROOM);
-	const bool of_memory = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN || cause == OOM_CAUSE_BUFFER_LIMIT;
+	uint64_t told_already = 0;
 
-	if (of_memory && oom_no_device_has(c)) {
-		add(c, a, "", "no device has as much: look for the shape or count it was computed from (a negative or overflowing size, a wrong type, a "
-			   "corrupt input or file); smaller batches do not help");
-		return 0;
-	}
 	oom_fixes_of_numbers(c, cause, oom_lever_of(c, OOM_LEVER_OFFLOAD), a);
 	if (of_memory || cause == OOM_CAUSE_HOST_RAM)
 		oom_fix_add(a, "", oom_told_cost(c, cause == OOM_CAUSE_HOST_RAM));
@@ -182,25 +189,48 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	/* a limit that somebody set: of the host's memory, or of a pool */
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)
 		add(c, a, "", oom_format_of(c)->limit);
-	for (size_t i = 0; levers && i < OOM_MAX_LEVERS && levers[i]; i++) {
-		const bool told = cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
+	return told_already;
+}
 
-		if (is_set(c, levers[i]))
-			told_already |= OOM_SET(levers[i]);
-		if (is_set(c, levers[i]) || is_pointless(c, cause, levers[i]))
+/* On what condition a lever of the host's memory helps where nobody named the part. */
+static const char *if_it_was(const struct asked *q, enum oom_lever l)
+{
+	const bool loads = q->work == OOM_WORK_UNKNOWN || q->work == OOM_WORK_TRAINING || q->work == OOM_WORK_EVAL;
+
+	return q->cause != OOM_CAUSE_HOST_RAM			       ? "" :
+	       l == OOM_LEVER_WORKERS && q->work != OOM_WORK_DATA ? "if data was being prepared: " :
+	       l == OOM_LEVER_LOAD_HOST && loads			       ? "if a model was being loaded: " :
+									 "";
+}
+
+/* The levers of this work and cause in their order, less those that the run has already: these are returned. */
+static uint64_t fix_by_levers(const struct asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+	const bool told = q->cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
+	uint64_t told_already = 0;
+
+	for (size_t i = 0; q->levers && i < OOM_MAX_LEVERS && q->levers[i]; i++) {
+		const enum oom_lever l = q->levers[i];
+
+		if (is_set(c, l))
+			told_already |= OOM_SET(l);
+		/* one array is no second copy of the weights; of the limit, all is said above */
+		if (is_set(c, l) || is_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && big_array(c)) ||
+		    (told && l == OOM_LEVER_HOST))
 			continue;
-		/* one array is no second copy of the weights */
-		if (levers[i] == OOM_LEVER_LOAD_HOST && big_array(c))
-			continue;
-		/* of the limit, all is said above; of parts that nobody named, on a condition */
-		if (!told || levers[i] != OOM_LEVER_HOST)
-			add(c, a,
-			    cause != OOM_CAUSE_HOST_RAM ? "" :
-			    levers[i] == OOM_LEVER_WORKERS && work != OOM_WORK_DATA ? "if data was being prepared: " :
-			    levers[i] == OOM_LEVER_LOAD_HOST && (work == OOM_WORK_UNKNOWN || work == OOM_WORK_TRAINING || work == OOM_WORK_EVAL) ? "if a model was being loaded: " :
-								"",
-			    words_of(c, instead(c, cause, levers[i])));
+		add(c, a, if_it_was(q, l), words_of(c, instead(c, q->cause, l)));
 	}
+	return told_already;
+}
+
+/* A last place is made for what is worth more than the last of the levers. */
+static void fix_behind(const struct asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+	const enum oom_cause cause = q->cause;
+	const bool of_memory = q->of_memory;
+
 	/* not the first card: what lies on the others can be more */
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_LAYERED) && c->gpu_index > 0 && a->n_fix) {
 		if (a->n_fix == OOM_ANSWER_FIXES)
@@ -216,6 +246,17 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	/* a graph's buffers hold the scores, where attention keeps them */
 	if (of_memory && c->part == OOM_PART_SCRATCH && !is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
 		add(c, a, "", oom_lever_of(c, OOM_LEVER_SCORES));
+}
+
+/* What remains when the batch cannot be halved, and who else may lie there. */
+static void fix_what_remains(const struct asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+	const enum oom_cause cause = q->cause;
+	const bool of_memory = q->of_memory;
+	const enum oom_crash_work work = q->work;
+	const enum oom_lever *levers = q->levers;
+
 	/* nothing left to halve: what remains changes what is learnt */
 	if (of_memory && work == OOM_WORK_TRAINING && (is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c)))
 		add(c, a, "", oom_lever_of(c, OOM_LEVER_LENGTH));
@@ -232,6 +273,17 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 		add(c, a, "", oom_lever_of(c, OOM_LEVER_WATERMARK));
 	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN && !oom_plenty(c))
 		add(c, a, "if it has no more than usual: ", oom_lever_of(c, OOM_LEVER_OTHERS));
+}
+
+/* Nothing has been said yet: what the program has at all, or the first thing to try. */
+static void fix_at_least(const struct asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+	const enum oom_cause cause = q->cause;
+	const bool of_memory = q->of_memory;
+	const enum oom_crash_work work = q->work;
+	const enum oom_lever *levers = q->levers;
+
 	/* a program that has no such thing */
 	for (size_t i = 0; levers && !a->n_fix && i < sizeof(of_its_own) / sizeof(of_its_own[0]); i++)
 		if (oom_lever_own(c, of_its_own[i]))
@@ -243,5 +295,23 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 		if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
 			add(c, a, "", oom_lever_of(c, OOM_LEVER_WATERMARK));
 	}
+}
+
+uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const struct asked q = {c, work, cause, oom_levers(c, work, cause),
+				cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN || cause == OOM_CAUSE_BUFFER_LIMIT};
+	uint64_t told_already;
+
+	if (q.of_memory && oom_no_device_has(c)) {
+		add(c, a, "", "no device has as much: look for the shape or count it was computed from (a negative or overflowing size, a wrong type, a "
+			   "corrupt input or file); smaller batches do not help");
+		return 0;
+	}
+	told_already = fix_this_text(&q, a);
+	told_already |= fix_by_levers(&q, a);
+	fix_behind(&q, a);
+	fix_what_remains(&q, a);
+	fix_at_least(&q, a);
 	return told_already;
 }
