@@ -297,6 +297,18 @@ bool oom_optimizer_in_blocks(const struct oom_optimizer *o)
 	return false;
 }
 
+bool oom_optimizer_of_whole_matrices(const struct oom_optimizer *o)
+{
+	for (size_t i = 0; i < o->n_slots; i++)
+		switch ((enum oom_extent)o->slots[i].extent) {
+		case OOM_LONG_BY_RANK: case OOM_SHORT_BY_RANK: case OOM_ROWS_SQUARED: case OOM_COLUMNS_SQUARED:
+		case OOM_ROWS_SQUARED_UP_TO: case OOM_COLUMNS_SQUARED_UP_TO:
+			return true;
+		default: break;
+		}
+	return false;
+}
+
 const struct oom_optimizer *oom_optimizer_at(size_t i)
 {
 	return i < sizeof(table) / sizeof(table[0]) ? &table[i] : NULL;

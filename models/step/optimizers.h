@@ -114,6 +114,9 @@ const struct oom_choice *oom_optimizer_choice(size_t i);
 
 /* Whether its states are kept in blocks that have a scale each. */
 bool oom_optimizer_in_blocks(const struct oom_optimizer *o);
+/* Whether states belong to a matrix as a whole (its factors, its projection), so that they are not in proportion to
+ * its rows. */
+bool oom_optimizer_of_whole_matrices(const struct oom_optimizer *o);
 /* True for a matrix that is neither an embedding nor the head. */
 bool oom_hidden_matrix(const struct oom_param *p);
 /* The bytes of p's slot on the card; *paged receives those in managed memory.  0 if p does not have it. */

@@ -31,6 +31,8 @@ bool oom_playing_mine(const struct playing *g, int64_t unit);
 /* The same of parameter i.  Those outside of the layers come before or after them as they are recorded:
  * *outside, BEFORE_ALL at first, is which. */
 bool oom_playing_param(const struct playing *g, size_t i, int64_t *outside);
+/* A block for each trained parameter, in proportion to its size; together so many bytes. */
+void oom_playing_per_trained(struct playing *g, uint64_t bytes);
 /* Holdings that are there from this moment on, and those that are there until it. */
 void oom_playing_come(struct playing *g, enum oom_moment_of_step moment);
 void oom_playing_go(struct playing *g, enum oom_moment_of_step moment);

@@ -236,6 +236,15 @@ static void update(struct playing *g)
 		oom_free(playing_allocator(g), g->s->temps[0] ? oom_allocate(playing_allocator(g), g->s->temps[0]) : -1);
 		return;
 	}
+	if (g->s->divided && oom_optimizer_of_whole_matrices(o)) {
+		const uint64_t temps = g->s->temps[!g->first];
+
+		/* a part of the rows has no such states: the schedule's share of them, evenly */
+		if (g->first)
+			oom_playing_per_trained(g, state->bytes);
+		oom_free(playing_allocator(g), temps ? oom_allocate(playing_allocator(g), temps) : -1);
+		return;
+	}
 	s.p = parts_of(g, &s.n);
 	if (o->update)
 		o->update(o, &s, &sink);

@@ -163,7 +163,7 @@ static void batch(struct playing *g)
 }
 
 /* Each trained parameter's part of a holding that is as large as all their gradients, or so many times. */
-static void per_trained(struct playing *g, uint64_t part)
+void oom_playing_per_trained(struct playing *g, uint64_t part)
 {
 	const struct oom_tape *t = g->v->tape;
 
@@ -206,7 +206,7 @@ static void take(struct playing *g, size_t i)
 				weight(g, &t->params[k], g->s->chain.whole ? h->bytes : 1,
 				       g->s->chain.whole ? g->s->in.params : 1);
 		break;
-	case OOM_PER_TRAINED: per_trained(g, h->bytes); break;
+	case OOM_PER_TRAINED: oom_playing_per_trained(g, h->bytes); break;
 	case OOM_PER_BESIDE: per_beside(g, h->bytes); break;
 	case OOM_PER_UNIT: wrap(g, h, true); break;
 	case OOM_PER_INPUT: batch(g); break;
