@@ -7,6 +7,9 @@
 #include "oomplan/option.h"
 #include "step/objectives.h"
 #include "step/program.h"
+#include "step/reserved.h"
+
+enum { KEPT_CARDS = sizeof(((struct oom_before *)0)->card) / sizeof(struct oom_before_card) };
 
 /* The plan in stretches between the sizes and the names, which are mostly empty. */
 #define BEGIN(field) offsetof(struct oom_plan, field)
@@ -59,15 +62,47 @@ static bool is_right(struct oom_before *last, const struct oom_plan *plan)
 	return oom_open_rules_hold(&last->open, plan);
 }
 
-static bool same_kernels(const struct oom_before *last, const struct oom_plan *plan)
+/* The place of the plan's card among those asked about last; the one it takes where it is none of them. */
+static struct oom_before_card *card_of(struct oom_before *last, const struct oom_plan *plan)
 {
-	double kernels;
+	struct oom_before_card *c;
 
-	if (!(last->plan.compute_capability < plan->compute_capability) &&
-	    !(last->plan.compute_capability > plan->compute_capability))
-		return true;
-	kernels = oom_kernels_of(plan);
+	for (size_t i = 0; i < KEPT_CARDS; i++)
+		if (last->card[i].known && !memcmp(&last->card[i].capability, &plan->compute_capability, sizeof(double)))
+			return &last->card[i];
+	c = &last->card[last->n_cards++ % KEPT_CARDS];
+	c->capability = plan->compute_capability;
+	c->kernels = oom_kernels_of(plan);
+	c->known = false;
+	return c;
+}
+
+static bool same_kernels(const struct oom_before *last, double kernels)
+{
 	return !(kernels < last->kernels) && !(kernels > last->kernels);
+}
+
+/* Reserved bytes as estimated, and what lies outside of them, as oom_reserve without a replay has it. */
+static void reserve(const struct oom_plan *plan, struct oom_before_card *c, struct oom_eval *out)
+{
+	out->reserved_replayed = false;
+	out->reserved_bytes = oom_reserved_estimate(out, plan);
+	out->retries = 0;
+	if (!c->known) {
+		oom_overheads(out, plan);
+		c->context_bytes = out->context_bytes;
+		c->context_measured = out->context_measured;
+		c->workspace_bytes = out->workspace_bytes;
+		c->nccl_bytes = out->nccl_bytes;
+		c->known = true;
+	}
+	out->context_bytes = c->context_bytes;
+	out->context_measured = c->context_measured;
+	out->workspace_bytes = c->workspace_bytes;
+	out->nccl_bytes = c->nccl_bytes;
+	out->allocated_bytes = out->overall_peak + out->workspace_bytes;
+	out->used_bytes = out->reserved_bytes + out->context_bytes + out->workspace_bytes + out->nccl_bytes;
+	out->used_bytes_estimated = out->wanted_bytes = out->used_bytes;
 }
 
 bool oom_before_serves(struct oom_evaluator *ev, const struct oom_model *model,
@@ -81,7 +116,7 @@ bool oom_before_serves(struct oom_evaluator *ev, const struct oom_model *model,
 	if (last->model != model || !((near && last->asked + 1 == ev->asked) || alike(plan, p)) ||
 	    !is_right(last, plan))
 		return false;
-	if (!same_kernels(last, plan) || (batch && !oom_program_holds(last->g, at)))
+	if (!same_kernels(last, card_of(last, plan)->kernels) || (batch && !oom_program_holds(last->g, at)))
 		return false;
 	at->ranks = last->ranks;
 	*g = last->g;
@@ -118,6 +153,8 @@ void oom_before_keep(struct oom_evaluator *ev, const struct oom_model *model,
 	oom_before_keep_variant(ev, plan, v);
 	last->ranks = at->ranks;
 	last->kernels = oom_kernels_of(plan);
+	for (size_t i = 0; i < KEPT_CARDS; i++)
+		last->card[i].known = false;
 	last->asked = ev->asked;
 	last->as_asked = ev->as_asked;
 	last->now++;
@@ -141,11 +178,15 @@ bool oom_before_again(struct oom_evaluator *ev, const struct oom_model *model,
 {
 	struct oom_before *last = &ev->before;
 	struct oom_plan *p = &last->plan;
+	struct oom_before_card *card;
 
 	if (last->model != model || last->asked != ev->asked || !last->as_asked ||
-	    p->micro_batch != plan->micro_batch || p->seq_len != plan->seq_len ||
-	    !same_kernels(last, plan) || !is_right(last, plan) || !oom_before_found(ev, plan, out))
+	    p->micro_batch != plan->micro_batch || p->seq_len != plan->seq_len)
 		return false;
+	card = card_of(last, plan);
+	if (!same_kernels(last, card->kernels) || !is_right(last, plan) || !oom_before_found(ev, plan, out))
+		return false;
+	reserve(plan, card, out);
 	p->grad_accum = plan->grad_accum;
 	p->optimizer = plan->optimizer;
 	p->compute_capability = plan->compute_capability;

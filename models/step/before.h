@@ -40,6 +40,13 @@ struct oom_before {
 		uint64_t stamp;
 		char eval[OOM_EVAL_KEPT];
 	} found[OOM_MAX_OPTIMIZERS][2];
+	/* what lies outside the allocator on the cards asked about last, which no size changes; 0: none */
+	struct oom_before_card {
+		double capability, kernels;
+		uint64_t context_bytes, workspace_bytes, nccl_bytes;
+		bool context_measured, known;
+	} card[4];
+	size_t n_cards;
 };
 
 /* True where the plan differs from the last one in its sizes alone (open_rules.h; near: that is known) and
@@ -52,8 +59,8 @@ bool oom_before_serves(struct oom_evaluator *ev, const struct oom_model *model,
 void oom_before_keep(struct oom_evaluator *ev, const struct oom_model *model,
 		     const struct oom_plan *plan, const struct oom_batch *at, struct program *g,
 		     struct oom_variant *v);
-/* The same of a question that is near the one before and at its batch: all but what is said of the
- * card.  False: it has to be asked in full. */
+/* The same of a question that is near the one before and at its batch, with what lies outside of the allocator on
+ * its card, and the reserved bytes estimated.  False: it has to be asked in full. */
 bool oom_before_again(struct oom_evaluator *ev, const struct oom_model *model,
 		      const struct oom_plan *plan, struct oom_eval *out);
 /* The variant that had to be asked for. */

@@ -381,11 +381,9 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	const bool wanted = flags & OOM_EVAL_BUCKETS;
 	enum oom_status st;
 
-	if ((flags & (OOM_EVAL_NEAR | OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY)) == OOM_EVAL_NEAR &&
-	    oom_before_again(ev, model, plan, out)) {
-		st = oom_reserve(ev, model, plan, false, NULL, NULL, out, err);
-		return st ? st : oom_sound_on_card(model, plan, out, err);
-	}
+	if ((flags & (OOM_EVAL_NEAR | OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY)) == OOM_EVAL_NEAR && !ev->budget &&
+	    oom_before_again(ev, model, plan, out))
+		return oom_sound_on_card(model, plan, out, err);
 	st = oom_evaluate_phases(ev, model, plan, flags, out, wanted ? alive : NULL, err);
 	if (!st && wanted) {
 		const struct oom_alive *a = &alive[asked ? asked : out->peak_phase];

@@ -263,11 +263,7 @@ bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s)
 	memset(w, 0, sizeof(*w));
 	w->s = s;
 	w->ev = oom_evaluator_new();
-	for (size_t i = 0; i < s->n_columns; i++) {
-		w->field[i].kind = s->column[i].text;
-		w->field[i].depends = s->column[i].depends;
-		w->field[i].number = s->column[i].number;
-	}
+	sweep_row_init(&w->row, s);
 	return w->ev;
 }
 

@@ -108,6 +108,16 @@ static void need(struct oom_sweep *s, const struct sweep_column *c)
 	s->need = n > s->need ? n : s->need;
 }
 
+/* A knob that is not plain may follow from others, too. */
+static int axis_of(const struct sweep_column *c)
+{
+	const uint32_t axes = c->depends & ~SWEEP_SEEK;
+
+	if (!axes || axes & (axes - 1) || (c->knob && !sweep_knob_is_plain(c->knob)))
+		return -1;
+	return __builtin_ctz(axes);
+}
+
 void sweep_resolve(struct oom_sweep *s, bool plan_each)
 {
 	s->need = SWEEP_PRICE;
@@ -116,10 +126,12 @@ void sweep_resolve(struct oom_sweep *s, bool plan_each)
 	for (size_t c = 0; c < s->n_columns; c++) {
 		struct sweep_column *col = &s->column[c];
 		const bool card_too = col->knob && !strcmp(col->knob->name, "compute-capability");
+		const bool of_card = col->kind == COLUMN_GPU ||
+				     (col->kind == COLUMN_RESULT && col->result == SWEEP_CAPACITY);
 		bool own = false;
 
 		need(s, col);
-		col->depends = col->kind == COLUMN_RESULT ? 0 : SWEEP_SEEK;
+		col->depends = col->kind != COLUMN_RESULT || of_card ? SWEEP_SEEK : 0;
 		/* where nobody says it, of the model and the engine */
 		if (col->knob && (col->knob->offset == offsetof(struct oom_plan, precision) ||
 				  col->knob->offset == offsetof(struct oom_plan, zero_stage)))
@@ -127,7 +139,7 @@ void sweep_resolve(struct oom_sweep *s, bool plan_each)
 		for (size_t i = 0; col->depends && i < s->n_axes; i++)
 			for (size_t j = 0; j < s->axis[i].n_vars; j++) {
 				const struct sweep_var *v = &s->axis[i].var[j];
-				const bool mine = col->kind == COLUMN_GPU ? v->kind == SWEEP_GPU :
+				const bool mine = of_card ? v->kind == SWEEP_GPU :
 						  col->kind == COLUMN_MODEL ?
 									    v->kind == SWEEP_MODEL :
 									    v->knob == col->knob;
@@ -136,6 +148,7 @@ void sweep_resolve(struct oom_sweep *s, bool plan_each)
 				if (mine || (card_too && v->kind == SWEEP_GPU))
 					col->depends |= 1u << i;
 			}
+		col->axis = axis_of(col);
 		col->answer = plan_each && col->kind == COLUMN_KNOB && !own;
 		sweep_column_text(s, col);
 	}

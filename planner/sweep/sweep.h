@@ -34,6 +34,7 @@ struct sweep_model {
 };
 
 enum { SWEEP_AXES = 24, SWEEP_COLUMNS = 96, SWEEP_WHERE = 16, SWEEP_MODELS = 4096 };
+enum { SWEEP_KEPT = 52 };                /* characters of a text that is kept */
 #define SWEEP_SEEK (1u << 31)           /* fresh at the start of a block */
 
 enum sweep_column_kind { COLUMN_KNOB, COLUMN_GPU, COLUMN_MODEL, COLUMN_RESULT };
@@ -48,9 +49,10 @@ struct sweep_column {
 	/* a knob the search may have changed: printed as it left it */
 	bool answer;
 	bool plain;                     /* no card's name has to be quoted */
-	/* how its text is come by: anew each time; or it is what it was as long as nothing moved that it
-	 * depends on, as a number of the evaluation stands, or as what key_of() says does */
-	enum sweep_text { TEXT_ANEW, TEXT_STANDS, TEXT_OF_NUMBER, TEXT_OF_KEY } text;
+	int axis;                       /* the only one its text hangs on; -1: none, several, or more than it */
+	/* how its text is come by: it is what it was as long as nothing moved that it depends on, as a
+	 * number of the evaluation stands, or as what sweep_key_of() says does; or anew each time */
+	enum sweep_text { TEXT_STANDS, TEXT_OF_NUMBER, TEXT_OF_KEY, TEXT_ANEW, TEXT_KINDS } text;
 	size_t number;                  /* offset in struct oom_eval */
 };
 struct sweep_where {
@@ -99,6 +101,30 @@ struct sweep_cell {
 	struct oom_error err;
 };
 
+/* The row last written, which ends where the next one begins.  row.c */
+struct sweep_row {
+	size_t n;
+	bool priced;                    /* it is of a cell with a price */
+	struct {
+		uint32_t begin, n;      /* of the column's value, behind what separates it */
+	} at[SWEEP_COLUMNS];
+	/* the columns, those of one kind of text beside each other, and where each kind ends */
+	struct sweep_field {
+		uint32_t depends;
+		uint16_t column;
+		int16_t axis;
+		size_t number;
+		int64_t key;            /* of a result: what the text was made of */
+		/* of a column that hangs on one axis: texts of the values it had last */
+		struct {
+			uint64_t at;
+			uint32_t n;     /* 0: none */
+			char text[SWEEP_KEPT];
+		} kept[4];
+	} field[SWEEP_COLUMNS];
+	size_t end[TEXT_KINDS];
+};
+
 /* A worker: cells one after the other.  cells.c */
 struct sweep_worker {
 	struct oom_sweep *s;
@@ -112,22 +138,24 @@ struct sweep_worker {
 	/* nothing else was asked of ev since then, and no knob changed that is not near (oom_knob_near) */
 	bool near;
 	enum oom_status last_status;
-	/* columns as text, with what separates them from those before; n is 0 where there is none yet */
-	struct sweep_field {
-		uint32_t n, begin, depends;     /* begin: of the number, behind the separator */
-		size_t number;
-		int64_t key;            /* of a result: what the text was made of */
-		enum sweep_text kind;
-		char text[804];
-	} field[SWEEP_COLUMNS];
+	struct sweep_row row;
 };
 bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s);
 void sweep_worker_release(struct sweep_worker *w);
 void sweep_seek(struct sweep_worker *w, uint64_t cell);
 void sweep_step(struct sweep_worker *w);
 void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o);
-/* The row of the cell at out, where there are sweep_row_room bytes; returns its end. */
+/* The row of the cell at out, where there are sweep_row_room bytes, behind the row before unless sweep_seek was
+ * called since; returns its end. */
 char *sweep_put(struct sweep_worker *w, bool jsonl, char *out);
+void sweep_row_init(struct sweep_row *r, const struct oom_sweep *s);
+/* write.c, what row.c joins: all return the end of what they wrote.  A value takes at most 800 bytes, a text at
+ * most 300 characters in 602 bytes; a number up to 20 and seven more bytes behind what is returned. */
+char *sweep_put_value(const struct sweep_cell *cell, const struct sweep_column *c, bool jsonl, char *out);
+char *sweep_put_text(char *out, const char *text, bool jsonl);
+char *sweep_put_int(char *out, int64_t v);
+/* What the text of a result hangs on where it is no number of an evaluation. */
+int64_t sweep_key_of(const struct sweep_cell *c, int result);
 /* A sweep's cell has nothing beside the plan's field that follows from the knob. */
 bool sweep_knob_is_plain(const struct oom_option *k);
 /* Sets how the column's text is come by. */

@@ -1,6 +1,4 @@
-/* Rows of a sweep as CSV (RFC 4180) or JSON lines.
- *
- * A column whose axis stands still keeps its text from the row before: most of a row is copied. */
+/* The columns of a sweep's rows as text: CSV (RFC 4180) or JSON lines. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -111,19 +109,18 @@ static inline void put_eight(char *out, uint32_t v)
 /* Less than 10^8, without zeros; eight bytes are written. */
 static inline char *put_few(char *out, uint32_t v)
 {
-	static const uint32_t tens[] = {0, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
-	char all[16] = {0};
-	size_t zeros = 7;
+	static const uint32_t tens[] = {0, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+	/* 1233 / 4096 is log10(2) */
+	const unsigned least = (unsigned)(32 - __builtin_clz(v | 1)) * 1233 >> 12,
+		       digits = least + (v >= tens[least]);
+	char all[16];
 
 	put_eight(all, v);
-	for (; zeros && v >= tens[8 - zeros]; zeros--)
-		;
-	memcpy(out, all + zeros, 8);
-	return out + 8 - zeros;
+	memcpy(out, all + 8 - digits, 8);
+	return out + digits;
 }
 
-/* Writes up to seven bytes behind what it returns. */
-static char *put_int(char *out, int64_t v)
+char *sweep_put_int(char *out, int64_t v)
 {
 	const uint64_t part = 100000000;
 	uint64_t u = v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v;
@@ -168,8 +165,7 @@ static char *put_as_is(char *out, const char *text)
 	return text[n] ? NULL : out + n;
 }
 
-/* At most 300 characters of text, 602 bytes. */
-static char *put_text(char *out, const char *text, bool jsonl)
+char *sweep_put_text(char *out, const char *text, bool jsonl)
 {
 	char *end = jsonl ? NULL : put_as_is(out, text);
 	bool quote;
@@ -208,7 +204,7 @@ static char *put_word(char *out, const struct sweep_cell *c, int i, bool jsonl)
 
 	if (!c->searched || !c->found.found)
 		return put_nothing(out, jsonl);
-	return put_text(out, i == SWEEP_CLASS ? oom_class_str(c->found.best.cls) :
+	return sweep_put_text(out, i == SWEEP_CLASS ? oom_class_str(c->found.best.cls) :
 			     oom_plan_options(c->asked, c->answer, buf, sizeof(buf)), jsonl);
 }
 
@@ -216,7 +212,7 @@ static char *put_result(char *out, const struct sweep_cell *cell, int i, bool js
 {
 	if (i == SWEEP_ERROR)
 		return cell->ok && !jsonl ? out :
-					    put_text(out, cell->ok ? "" : cell->err.text, jsonl);
+					    sweep_put_text(out, cell->ok ? "" : cell->err.text, jsonl);
 	if (!cell->ok ||
 	    (!cell->gpu && (i == SWEEP_FITS || i == SWEEP_CAPACITY || i == SWEEP_HEADROOM)) ||
 	    (i == SWEEP_DEPARTURES && !(cell->searched && cell->found.found)))
@@ -228,7 +224,7 @@ static char *put_result(char *out, const struct sweep_cell *cell, int i, bool js
 	if (i == SWEEP_BINDS)
 		return put_plain(out, oom_bound_str(oom_step_time(cell->answer, &cell->eval, cell->gpu).binds),
 				 jsonl);
-	return is_real(i) ? put_real(out, seconds(cell, i), jsonl) : put_int(out, result(cell, i));
+	return is_real(i) ? put_real(out, seconds(cell, i), jsonl) : sweep_put_int(out, result(cell, i));
 }
 
 static char *put_knob(char *out, const struct oom_plan *plan, const struct oom_option *k, bool jsonl)
@@ -239,37 +235,30 @@ static char *put_knob(char *out, const struct oom_plan *plan, const struct oom_o
 
 	memcpy(&v, (const char *)plan + k->offset, sizeof(v));
 	if (k->kind == OOM_OPTION_COUNT)
-		return put_int(out, v);
+		return sweep_put_int(out, v);
 	if (k->kind == OOM_OPTION_CHOICE)
 		return put_plain(out, k->choice((size_t)v)->name, jsonl);
 	p = *plan;
-	return put_text(out, oom_plan_get(&p, k, buf, sizeof(buf)), jsonl);
+	return sweep_put_text(out, oom_plan_get(&p, k, buf, sizeof(buf)), jsonl);
 }
 
-static char *put_column(const struct sweep_cell *cell, const struct sweep_column *c, bool jsonl,
-			char *out)
+char *sweep_put_value(const struct sweep_cell *cell, const struct sweep_column *c, bool jsonl, char *out)
 {
 	switch (c->kind) {
 	case COLUMN_KNOB:
 		return put_knob(out, c->answer ? cell->answer : &cell->plan, c->knob, jsonl);
 	case COLUMN_GPU:
 		return c->plain && cell->gpu ? put_plain(out, cell->gpu->name, jsonl) :
-					       put_text(out, cell->gpu ? cell->gpu->name : "", jsonl);
-	case COLUMN_MODEL: return put_text(out, cell->named ? cell->named->word : "", jsonl);
+					       sweep_put_text(out, cell->gpu ? cell->gpu->name : "", jsonl);
+	case COLUMN_MODEL: return sweep_put_text(out, cell->named ? cell->named->word : "", jsonl);
 	case COLUMN_RESULT: return put_result(out, cell, c->result, jsonl);
 	}
 	return out;
 }
 
-size_t sweep_row_room(const struct oom_sweep *s)
+int64_t sweep_key_of(const struct sweep_cell *c, int i)
 {
-	return s->n_columns * 800 + 64;
-}
-
-/* What the text of a result hangs on where it is no number of an evaluation. */
-static int64_t key_of(const struct sweep_cell *c, int i)
-{
-	return i == SWEEP_ERROR ? 0 : i == SWEEP_PHASE ? (int64_t)c->eval.peak_phase : result(c, i);
+	return i == SWEEP_PHASE ? (int64_t)c->eval.peak_phase : result(c, i);
 }
 
 static bool is_number(int i, size_t *offset)
@@ -314,92 +303,10 @@ void sweep_column_text(const struct oom_sweep *s, struct sweep_column *c)
 
 	c->plain = c->kind == COLUMN_GPU && are_plain(s);
 	c->text = c->kind != COLUMN_RESULT ? (c->answer ? TEXT_ANEW : TEXT_STANDS) :
+		  i == SWEEP_ERROR || i == SWEEP_CAPACITY ? TEXT_STANDS :
 		  is_number(i, &c->number) ? TEXT_OF_NUMBER :
 		  is_real(i) || i == SWEEP_CLASS || i == SWEEP_CHANGES || i == SWEEP_BINDS ||
 				  i == SWEEP_DEPARTURES ?
 					     TEXT_ANEW :
 					     TEXT_OF_KEY;
-}
-
-/* What separates a column from the one before, and its name. */
-static char *put_separator(const struct sweep_worker *w, size_t i, bool jsonl, char *out)
-{
-	if (i)
-		*out++ = ',';
-	if (jsonl) {
-		out = put_text(out, w->s->column[i].name, true);
-		*out++ = ':';
-	}
-	return out;
-}
-
-static char *put_separated(const struct sweep_worker *w, size_t i, bool jsonl, char *out)
-{
-	return put_column(&w->cell, &w->s->column[i], jsonl, put_separator(w, i, jsonl, out));
-}
-
-static void refresh(struct sweep_worker *w, size_t i, int64_t key, bool jsonl)
-{
-	struct sweep_field *f = &w->field[i];
-
-	f->n = (uint32_t)(put_separated(w, i, jsonl, f->text) - f->text);
-	f->key = key;
-}
-
-/* The same of a number of the evaluation. */
-static void refresh_number(struct sweep_worker *w, size_t i, int64_t number, bool jsonl)
-{
-	struct sweep_field *f = &w->field[i];
-
-	if (!f->n)
-		f->begin = (uint32_t)(put_separator(w, i, jsonl, f->text) - f->text);
-	f->n = (uint32_t)(put_int(f->text + f->begin, number) - f->text);
-	f->key = number;
-}
-
-/* Copies more than asked where that is quicker: the row has room, the field too. */
-static char *copy(char *out, const struct sweep_field *f)
-{
-	memcpy(out, f->text, 32);
-	if (f->n > 32)
-		memcpy(out + 32, f->text + 32, f->n - 32);
-	return out + f->n;
-}
-
-char *sweep_put(struct sweep_worker *w, bool jsonl, char *out)
-{
-	const size_t n = w->s->n_columns;
-
-	if (jsonl)
-		*out++ = '{';
-	for (size_t i = 0; i < n; i++) {
-		const struct sweep_field *f = &w->field[i];
-		int64_t key;
-
-		switch (w->cell.ok || f->kind == TEXT_STANDS ? f->kind : TEXT_ANEW) {
-		case TEXT_STANDS:
-			if (w->stale & f->depends)
-				refresh(w, i, 0, jsonl);
-			out = copy(out, f);
-			break;
-		case TEXT_OF_NUMBER:
-			memcpy(&key, (const char *)&w->cell.eval + f->number, sizeof(key));
-			if (f->key != key || !f->n)
-				refresh_number(w, i, key, jsonl);
-			out = copy(out, f);
-			break;
-		case TEXT_OF_KEY:
-			key = key_of(&w->cell, w->s->column[i].result);
-			if (f->key != key || !f->n)
-				refresh(w, i, key, jsonl);
-			out = copy(out, f);
-			break;
-		case TEXT_ANEW: out = put_separated(w, i, jsonl, out); break;
-		}
-	}
-	w->stale = 0;
-	if (jsonl)
-		*out++ = '}';
-	*out++ = '\n';
-	return out;
 }
