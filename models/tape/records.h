@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/module_paths.h"
 #include "dtype.h"
 #include "oomplan/plan.h"
 #include "sizes.h"

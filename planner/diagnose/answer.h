@@ -1,7 +1,7 @@
 /* Between the files that find the answer to a crash: who ran, and what that program calls the things
  * that can be changed. */
-#ifndef OOM_ANSWER_PARTS_H
-#define OOM_ANSWER_PARTS_H
+#ifndef OOM_DIAGNOSE_ANSWER_H
+#define OOM_DIAGNOSE_ANSWER_H
 
 #include "parts.h"
 

@@ -3,6 +3,7 @@
 #define OOM_SHARING_H
 
 #include "step/pass.h"
+#include "tape/round.h"
 
 /* A layer's parameters (unit - 1 of the tape), or with unit 0 what is outside the layers:
  * embeddings, final norm, head. */
@@ -23,10 +24,6 @@ void oom_free_waiting(struct oom_rewrite *w, uint32_t unit);
 static inline uint64_t oom_part_of(uint64_t bytes, struct oom_ranks r)
 {
 	return oom_shared_bytes(bytes, OOM_SHARE_PART, r);
-}
-static inline uint64_t oom_least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 #endif
