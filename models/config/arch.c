@@ -342,14 +342,15 @@ enum oom_act oom_read_act(struct oom_reader *r, const char *key, const char *def
 		{"hard_swish", OOM_ACT_HARDSWISH}, {"mish", OOM_ACT_MISH}, {"leaky_relu", OOM_ACT_LEAKY_RELU},
 		{"linear", OOM_ACT_NONE}, {"laplace", OOM_ACT_LAPLACE}, {"gelu_pytorch", OOM_ACT_GELU_TANH},
 	};
+	const struct oom_key *k = oom_read_key(r, key);
 	const char *word = oom_read_string(r, key, def);
 
 	for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
 		if (word && !strcmp(acts[i].name, word))
 			return acts[i].act;
 	oom_read_fail(r,
-		      "%s: \"%s%s\" is \"%s\", an activation this version does not know (gelu, "
+		      "%s:%u: \"%s%s\" is \"%s\", an activation this version does not know (gelu, "
 		      "gelu_new, relu, silu, ...)",
-		      r->keys ? r->keys->file : "config", r->prefix, key, word ? word : "null");
+		      r->keys ? r->keys->file : "config", k ? k->line : 0, r->prefix, key, word ? word : "null");
 	return OOM_ACT_GELU;
 }
