@@ -40,7 +40,7 @@ static const char *nearest(const char *word, const char *const *words, int best)
 	for (size_t i = 0; words[i]; i++) {
 		int d = distance(word, words[i]);
 
-		if (strlen(word) >= 3 && strstr(words[i], word))
+		if (d > 1 && strlen(word) >= 3 && strstr(words[i], word))
 			d = 1;
 		if (d < best) {
 			best = d;
