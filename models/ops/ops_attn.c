@@ -186,17 +186,13 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	const bool amp = t->amp, broadcast = a->heads != a->kv_heads && !a->gqa;
 	const struct oom_dim wide = {a->heads * a->d, NULL}, widev = {a->heads * a->dv, NULL};
-	struct oom_val s, m = oom_none(), y, scaled, weights = oom_none();
+	struct oom_val s, m = oom_none(), y, scaled, weights = oom_none(), acc[2] = {oom_none(), oom_none()};
 
 	t->amp = false;
 	q = oom_op_cast(t, q, OOM_F32);
 	k = oom_op_cast(t, k, OOM_F32);
 	v = oom_op_cast(t, v, OOM_F32);
-	if (a->heads != a->kv_heads && a->gqa) {        /* repeat_interleave */
-		k = oom_op_expand_copy(t, k, a->mk, wide);
-		v = oom_op_expand_copy(t, v, a->mk, widev);
-	}
-	/* query_acc and its like are locals of the function */
+	/* query_acc, key_acc and value_acc are locals of the function, and so are key_expanded and value_expanded */
 	s = oom_op_unary(t, OOM_SCALE, oom_keep(q));
 	if (a->causal && oom_is_none(mask)) {
 		struct oom_val ones = oom_new(t, "causal mask", oom_mono_mul(t, a->sk, a->sk), D(1),
@@ -205,6 +201,12 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 		m = mask_to_bias(t, ones, OOM_F32);
 	} else if (!oom_is_none(mask)) {
 		m = mask_to_bias(t, mask, dt);
+	}
+	if (a->heads != a->kv_heads && a->gqa) {        /* repeat_interleave */
+		acc[0] = k;
+		acc[1] = v;
+		k = oom_op_expand_copy(t, oom_keep(k), a->mk, wide);
+		v = oom_op_expand_copy(t, oom_keep(v), a->mk, widev);
 	}
 	y = oom_op_unary(t, OOM_SCALE, oom_keep(k));
 	if (broadcast)                          /* matmul expands what it broadcasts */
@@ -230,6 +232,8 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	oom_drop(t, q);
 	oom_drop(t, k);
 	oom_drop(t, v);
+	oom_drop(t, acc[0]);
+	oom_drop(t, acc[1]);
 	oom_drop(t, weights);
 	t->amp = amp;
 	return y;

@@ -84,6 +84,14 @@ CASE(sdpa_grouped, 64)
 	a.gqa = true;
 	return attend(t, x, &a, oom_none());
 }
+/* heads of more than 256 elements: the math kernel, for grouped heads in 16 bit too */
+CASE(sdpa_grouped_wide, 1056)
+{
+	struct oom_sdpa a = of(t, 4, 2, 264, 264);
+
+	a.gqa = true;
+	return attend(t, x, &a, oom_none());
+}
 CASE(sdpa_very_odd, 24)
 {
 	struct oom_sdpa a = of(t, 4, 4, 6, 6);

@@ -40,6 +40,12 @@ def sdpa_grouped(e, x):
     return attend(e, *qkv(e, x, 4, 2), is_causal=True, enable_gqa=True)
 
 
+@case(1056, **ALL)
+def sdpa_grouped_wide(e, x):
+    """Heads of more than 256 elements: the math kernel, for grouped heads in 16 bit too."""
+    return attend(e, *qkv(e, x, 4, 2, 264), is_causal=True, enable_gqa=True)
+
+
 @case(64, sizes=((2, 48), (1, 48)), **ALL)
 def sdpa_broadcast(e, x):
     return attend(e, *qkv(e, x, 4, 1), is_causal=True)
