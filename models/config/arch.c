@@ -337,7 +337,7 @@ enum oom_act oom_read_act(struct oom_reader *r, const char *key, const char *def
 		{"silu", OOM_ACT_SILU}, {"swish", OOM_ACT_SILU}, {"gelu", OOM_ACT_GELU}, {"gelu_new", OOM_ACT_GELU_NEW},
 		{"gelu_fast", OOM_ACT_GELU_FAST}, {"gelu_pytorch_tanh", OOM_ACT_GELU_TANH}, {"quick_gelu", OOM_ACT_QUICK_GELU},
 		{"gelu_python", OOM_ACT_GELU_PYTHON}, {"gelu_accurate", OOM_ACT_GELU_NEW}, {"gelu_python_tanh", OOM_ACT_GELU_NEW},
-		{"gelu_10", OOM_ACT_GELU}, {"relu", OOM_ACT_RELU}, {"relu2", OOM_ACT_RELU2}, {"relu6", OOM_ACT_RELU6},
+		{"gelu_10", OOM_ACT_GELU_CLIPPED}, {"relu", OOM_ACT_RELU}, {"relu2", OOM_ACT_RELU2}, {"relu6", OOM_ACT_RELU6},
 		{"tanh", OOM_ACT_TANH}, {"sigmoid", OOM_ACT_SIGMOID}, {"hardswish", OOM_ACT_HARDSWISH},
 		{"hard_swish", OOM_ACT_HARDSWISH}, {"mish", OOM_ACT_MISH}, {"leaky_relu", OOM_ACT_LEAKY_RELU},
 		{"linear", OOM_ACT_NONE}, {"laplace", OOM_ACT_LAPLACE}, {"gelu_pytorch", OOM_ACT_GELU_TANH},

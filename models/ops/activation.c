@@ -44,11 +44,23 @@ static struct oom_val gelu_python(struct oom_tape *t, struct oom_val x)
 	return oom_op_mul(t, half, oom_op_unary(t, OOM_ADD_SCALAR, e));
 }
 
+/* 0.5 * (1 + erf((x - mu) / (sigma * sqrt(2)))), whose argument has the name of the input */
+static struct oom_val laplace(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_val z = oom_op_unary(t, OOM_SCALE, oom_op_unary(t, OOM_ADD_SCALAR, x));
+	struct oom_val e = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_unary(t, OOM_ERF, oom_keep(z)));
+
+	e = oom_op_unary(t, OOM_SCALE, e);
+	oom_done(t, z);
+	return e;
+}
+
 /* Of several operators in Python. */
 static bool written_out(enum oom_act act)
 {
 	return act == OOM_ACT_GELU_NEW || act == OOM_ACT_GELU_FAST || act == OOM_ACT_GELU_PYTHON ||
-	       act == OOM_ACT_QUICK_GELU || act == OOM_ACT_RELU2;
+	       act == OOM_ACT_QUICK_GELU || act == OOM_ACT_RELU2 || act == OOM_ACT_GELU_CLIPPED ||
+	       act == OOM_ACT_LAPLACE;
 }
 
 static struct oom_val activation(struct oom_tape *t, enum oom_act act, struct oom_val x)
@@ -75,7 +87,9 @@ static struct oom_val activation(struct oom_tape *t, enum oom_act act, struct oo
 		return oom_op_mul(t, x, y);
 	case OOM_ACT_RELU2:                     /* relu(x)^2 */
 		return oom_op_unary(t, OOM_SQUARE, oom_op_unary(t, OOM_RELU, x));
-	case OOM_ACT_LAPLACE: return oom_op_unary(t, OOM_GELU, x);
+	case OOM_ACT_GELU_CLIPPED:              /* clip(gelu(x), -10, 10) */
+		return oom_op_unary(t, OOM_CLAMP, oom_op_unary(t, OOM_GELU, x));
+	case OOM_ACT_LAPLACE: return laplace(t, x);
 	case OOM_ACT_NONE: break;
 	}
 	return oom_share(t, x);
