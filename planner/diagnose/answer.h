@@ -119,8 +119,7 @@ struct oom_dialect {
 	const char *say[OOM_LEVERS];
 };
 /* Each ends with a NULL name; the first row of the first is the base of all. */
-extern const size_t oom_n_dialects_runtimes;
-extern const struct oom_dialect oom_dialects_training[], oom_dialects_serving[], oom_dialects_runtimes[];
+extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[], oom_dialects_serving[], oom_dialects_runtimes[];
 /* How a program's users say it, on that runtime; NULL: there is no such thing there. */
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever);
 

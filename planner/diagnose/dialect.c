@@ -6,14 +6,24 @@
 
 #include "answer.h"
 
-static const struct oom_dialect *const tables[] = {oom_dialects_training, oom_dialects_serving, oom_dialects_runtimes};
+static const struct oom_dialect *const tables[] = {oom_dialects_training, oom_dialects_devices, oom_dialects_serving, oom_dialects_runtimes};
+
+static const struct oom_dialect *find_in(const struct oom_dialect *table, const char *name)
+{
+	for (const struct oom_dialect *d = table; d->name; d++)
+		if (!strcmp(d->name, name))
+			return d;
+	return NULL;
+}
 
 static const struct oom_dialect *find(const char *name)
 {
-	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-		for (const struct oom_dialect *d = tables[i]; d->name; d++)
-			if (!strcmp(d->name, name))
-				return d;
+	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+		const struct oom_dialect *const d = find_in(tables[i], name);
+
+		if (d)
+			return d;
+	}
 	return NULL;
 }
 
@@ -40,21 +50,16 @@ static bool of_torch_alone(enum oom_lever lever)
 	return own[lever];
 }
 
-/* A runtime that is none of PyTorch's: its row stands in the table of those, or in its own. */
+/* A runtime that is none of PyTorch's: its row stands in the table of those. */
 static bool is_other_runtime(const char *runtime)
 {
-	const struct oom_dialect *const d = find(runtime);
-
-	return d && d >= oom_dialects_runtimes && d < oom_dialects_runtimes + oom_n_dialects_runtimes;
+	return find_in(oom_dialects_runtimes, runtime) != NULL;
 }
 
-/* Of the table of PyTorch's own frameworks. */
+/* Of the tables of PyTorch's own frameworks and devices. */
 static bool is_of_torch(const char *dialect)
 {
-	for (const struct oom_dialect *d = oom_dialects_training; d->name; d++)
-		if (!strcmp(d->name, dialect))
-			return true;
-	return false;
+	return find_in(oom_dialects_training, dialect) || find_in(oom_dialects_devices, dialect);
 }
 
 /* These are the device's before they are the program's. */
@@ -63,20 +68,12 @@ static bool of_device(enum oom_lever lever)
 	return lever == OOM_LEVER_OPTIMIZER || lever == OOM_LEVER_FRAGMENT || lever == OOM_LEVER_OTHERS;
 }
 
-/* A device of PyTorch's other than NVIDIA's: its row stands beside the frameworks'. */
-static bool is_device(const char *runtime)
-{
-	const struct oom_dialect *const d = find(runtime);
-
-	return d && d->base && !strcmp(d->base, "torch") && is_of_torch(runtime);
-}
-
 /* The program's words first, then its device's, then everybody's. */
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever)
 {
 	/* what PyTorch's frameworks call theirs is nothing to a script of theirs on JAX */
 	const bool foreign = of_torch_alone(lever) && is_other_runtime(runtime) && is_of_torch(dialect);
-	const char *text = foreign ? NULL : of_device(lever) && is_device(runtime) ? own_words(runtime, lever) : NULL;
+	const char *text = !foreign && of_device(lever) && find_in(oom_dialects_devices, runtime) ? own_words(runtime, lever) : NULL;
 
 	if (!text && !foreign)
 		text = own_words(dialect, lever);

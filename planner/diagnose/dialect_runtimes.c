@@ -173,4 +173,3 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	  L(QUANT) = ""}},
 	{.name = NULL},
 };
-const size_t oom_n_dialects_runtimes = sizeof(oom_dialects_runtimes) / sizeof(oom_dialects_runtimes[0]) - 1;

@@ -56,10 +56,11 @@ static const struct oom_format formats[] = {
 	    .first = {OOM_LEVER_ROOM, OOM_LEVER_CONTEXT, OOM_LEVER_SHARD, OOM_LEVER_OTHERS},
 	    .settle = "the line before it: whether the engine was being woken or its cache made says who held the card, trainer or engine"),
 	ROW("ggml-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
-	/* UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS, ZES_ENABLE_SYSMAN: llama.cpp docs/backend/SYCL.md */
+	/* llama.cpp docs/backend/SYCL.md at 01d98b4f74: its table of variables at run time, and its answer to "can't allocate
+	 * 5000000000 Bytes of memory on device" */
 	ROW("ggml-sycl-error", OOM_FORMAT_BARE, 0, NULL,
 	    .settle = "the lines above it: a size above 4 GiB is one buffer that Intel's driver refuses however much is free (UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 "
-		"lets it pass); with ZES_ENABLE_SYSMAN=1 llama.cpp prints how much is free"),
+		"lets it pass; releases that know GGML_SYCL_ENABLE_LEVEL_ZERO ask for that themselves); ZES_ENABLE_SYSMAN=1 lets llama.cpp see how much is free"),
 	ROW("trtllm-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("turbomind-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("cublas-", OOM_FORMAT_BARE, 0, NULL, NULL),

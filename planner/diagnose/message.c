@@ -152,20 +152,28 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 		}
 }
 
-/* A TPU's compiler serves both: XlaRuntimeError is jaxlib's class. */
-static void rename_tpu(struct oom_crash *c, const char *begin, const char *end)
+/* Words of more than one runtime: the first row whose runtime's trait is theirs and whose word the text holds. A
+ * TPU's compiler serves PyTorch and JAX; XlaRuntimeError is jaxlib's class. */
+static void rename_by_text(struct oom_crash *c, const char *begin, const char *end)
 {
-	if (!strcmp(c->framework, "torch-xla") && !oom_text_find(begin, end, "torch_xla") && !oom_text_find(begin, end, "XRT") &&
-	    (oom_text_find(begin, end, "XlaRuntimeError") || oom_text_find(begin, end, "jaxlib") || oom_text_find(begin, end, "JaxRuntimeError") ||
-	     oom_text_find(begin, end, "import jax") || oom_text_find(begin, end, "/jax/")))
-		strcpy(c->framework, "jax");
-	/* nobody's words in particular, in a program that shows */
-	if (!strcmp(c->framework, "device") && oom_text_find(begin, end, "ggml_"))
-		strcpy(c->framework, "ggml");
-	if (!strcmp(c->framework, "device") && oom_text_find(begin, end, "torch."))
-		strcpy(c->framework, "torch");
-	if (!strcmp(c->framework, "device") && (oom_text_find(begin, end, "CUDA") || oom_text_find(begin, end, "cuda")))
-		strcpy(c->framework, "cuda");
+	static const struct {
+		unsigned runtime;
+		const char *word, *framework;   /* NULL: it is who its words say */
+	} rows[] = {
+		{OOM_RUNTIME_EITHER_XLA, "torch_xla", NULL}, {OOM_RUNTIME_EITHER_XLA, "XRT", NULL},
+		{OOM_RUNTIME_EITHER_XLA, "XlaRuntimeError", "jax"}, {OOM_RUNTIME_EITHER_XLA, "jaxlib", "jax"},
+		{OOM_RUNTIME_EITHER_XLA, "JaxRuntimeError", "jax"}, {OOM_RUNTIME_EITHER_XLA, "import jax", "jax"},
+		{OOM_RUNTIME_EITHER_XLA, "/jax/", "jax"},
+		{OOM_RUNTIME_NOBODYS, "ggml_", "ggml"}, {OOM_RUNTIME_NOBODYS, "torch.", "torch"},
+		{OOM_RUNTIME_NOBODYS, "CUDA", "cuda"}, {OOM_RUNTIME_NOBODYS, "cuda", "cuda"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (oom_runtime_is(c, rows[i].runtime) && oom_text_find(begin, end, rows[i].word)) {
+			if (rows[i].framework)
+				snprintf(c->framework, sizeof(c->framework), "%s", rows[i].framework);
+			return;
+		}
 }
 
 static bool of_torch(const struct oom_crash *c)
@@ -280,7 +288,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 		exception_of(c, begin, at);
 	rank_of(c, begin, at + 1);
 	rename_wrapped(c, oom_format_is(c, OOM_FORMAT_NAMED_ON_LINE) ? oom_line_begin(begin, at) : at, end);
-	rename_tpu(c, begin, end);
+	rename_by_text(c, begin, end);
 	if (of_torch(c)) {
 		oom_torch_numbers(c, flat, stop);
 		broken_words(c, begin, at, end);

@@ -8,7 +8,7 @@
 static const struct oom_runtime runtimes[] = {
 	{"torch", CARD, 0, 0, {"", "the PyTorch program", OOM_ACTIVITY_EITHER, "torch", {NULL}, NULL, {NULL}}},
 	{"jax", OOM_RUNTIME_EXECUTABLE | OOM_RUNTIME_WORDY, 0, 0, {"", "the JAX program", OOM_ACTIVITY_EITHER, "jax", {NULL}, NULL, {NULL}}},
-	{"torch-xla", OOM_RUNTIME_EXECUTABLE | OOM_RUNTIME_WORDY, 0, 0, {"", "the XLA program", OOM_ACTIVITY_EITHER, "jax", {NULL}, NULL, {NULL}}},
+	{"torch-xla", OOM_RUNTIME_EXECUTABLE | OOM_RUNTIME_WORDY | OOM_RUNTIME_EITHER_XLA, 0, 0, {"", "the XLA program", OOM_ACTIVITY_EITHER, "jax", {NULL}, NULL, {NULL}}},
 	{"tensorflow", OOM_RUNTIME_GRAPH, 0, 0, {"", "the TensorFlow program", OOM_ACTIVITY_EITHER, "tensorflow", {NULL}, NULL, {NULL}}},
 	{"ggml", OOM_RUNTIME_LAYERED, 0, 0, {"", "the ggml program", OOM_ACTIVITY_INFERS, "llama.cpp", {NULL}, NULL, {NULL}}},
 	{"metal", OOM_RUNTIME_LAYERED, 0, 0, {"", "the Metal program", OOM_ACTIVITY_INFERS, "metal", {NULL}, NULL, {NULL}}},
@@ -33,7 +33,7 @@ static const struct oom_runtime runtimes[] = {
 	{"mxnet", 0, 0, 0, {"", "MXNet", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"candle", 0, 0, 0, {"", "the Rust program (candle)", OOM_ACTIVITY_INFERS, "runtime", {NULL}, NULL, {NULL}}},
 	{"cuda", 0, 0, 0, {"", "the CUDA program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
-	{"device", 0, 0, 0, {"", "the program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
+	{"device", OOM_RUNTIME_NOBODYS, 0, 0, {"", "the program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"dlib", 0, 0, 0, {"", "dlib", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"cupy", 0, 0, 0, {"", "CuPy", OOM_ACTIVITY_EITHER, "cupy", {NULL}, NULL, {NULL}}},
 	{"rmm", OOM_RUNTIME_SILENT, 0, 0, {"", "RMM (RAPIDS)", OOM_ACTIVITY_EITHER, "rmm", {NULL}, NULL, {NULL}}},

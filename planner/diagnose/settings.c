@@ -185,14 +185,6 @@ static bool holds(const char *value, const char *const *words)
 	return false;
 }
 
-static bool is_name(const char *p, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (name[i] != (p[i] == '-' && name[i] == '_' ? '_' : p[i]))
-			return false;
-	return !name[n];
-}
-
 static bool is_one_of(const char *from, const char *to, const char *const *words)
 {
 	for (; *words; words++)
@@ -265,7 +257,7 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 	if (!is_no(told) || !strcmp(told, "0") || oom_told_off(name, n))
 		oom_told_note(c, spelled(begin, name), name, n, told);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		if (*rows[i].name != *name || !is_name(name, n, rows[i].name))
+		if (*rows[i].name != *name || !oom_told_same(name, n, rows[i].name))
 			continue;
 		if (rows[i].values ? holds(told, rows[i].values) : !is_no(told))
 			c->set |= OOM_SET(rows[i].lever);

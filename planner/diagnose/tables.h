@@ -67,6 +67,8 @@ enum oom_runtime_trait {
 	OOM_RUNTIME_SILENT = 1u << 6,   /* its message never says how much there was */
 	OOM_RUNTIME_WORDY = 1u << 7,    /* the message goes on over lines that a page may break */
 	OOM_RUNTIME_LAYERED = 1u << 8,  /* several layers report one refusal: ggml */
+	OOM_RUNTIME_NOBODYS = 1u << 9,  /* words that any program prints: the text may show whose they are */
+	OOM_RUNTIME_EITHER_XLA = 1u << 10, /* a TPU's compiler: PyTorch/XLA's, or JAX's where the text shows that */
 };
 struct oom_runtime {
 	const char *framework;
