@@ -80,10 +80,20 @@ const char *oom_told_cost(const struct oom_crash *c, bool host);
 /* What the words call an option, and the least that it can be; negative: it has no number. */
 const char *oom_told_as(const struct oom_crash_told *t);
 double oom_told_least(const struct oom_crash_told *t);
+/* What an option is about, whatever its program calls it: scripts of one's own have names that no table knows. */
+enum oom_told_about {
+	OOM_ABOUT_ELSE, OOM_ABOUT_BATCH, OOM_ABOUT_EVAL_BATCH, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE, OOM_ABOUTS
+};
+enum oom_told_about oom_told_about(const struct oom_crash_told *t);
+/* told_names.c: the same of a name. */
+enum oom_told_about oom_told_about_name(const char *name, size_t n);
+/* The first option that is about it; NULL: none is told. */
+const struct oom_crash_told *oom_told_first(const struct oom_crash *c, enum oom_told_about about);
 /* The n bytes at p are that name, whichever line it is spelled with. */
 bool oom_told_same(const char *p, size_t n, const char *name);
-/* Words of a lever with the run's own numbers in them, and without what it has set; NULL: nothing is left. */
-const char *oom_told_words(const struct oom_crash *c, const char *words, char *buf, size_t size);
+/* Words of a lever with the run's own numbers in them, and without what it has set; where they name no option of the
+ * run's that the lever is about, that one goes before them. NULL: nothing is left. */
+const char *oom_told_words(const struct oom_crash *c, enum oom_lever lever, const char *words, char *buf, size_t size);
 /* What the n-th of such bits is called: "gradient checkpointing"; NULL behind the last. */
 const char *oom_setting_called(uint64_t levers, size_t n);
 

@@ -113,7 +113,7 @@ const struct oom_dialect oom_dialects_serving[] = {
 	  L(SHM) = "docker run --ipc=host or --shm-size=16g: tensor parallel workers speak through /dev/shm",
 	  L(COMPILE) = "enforce_eager=True, or gpu_memory_utilization lower"}},
 	{"sglang", "vllm", "docs.sglang.ai hyperparameter_tuning", "sgl-project/sglang@21ff1af011",
-	 {L(REQUESTS) = "--max-running-requests lower, --chunked-prefill-size 4096 or 2048",
+	 {L(REQUESTS) = "--max-running-requests lower, --chunked-prefill-size lower (4096, 2048)",
 	  L(CONTEXT) = "--context-length lower",
 	  L(KV) = "--mem-fraction-static higher if nobody else uses the card, or --context-length lower; --kv-cache-dtype fp8_e5m2",
 	  L(ROOM) = "--mem-fraction-static lower (0.8 or 0.7): what runs beside weights and cache needs room",

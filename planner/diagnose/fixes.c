@@ -59,14 +59,12 @@ static const char *words_of(const struct oom_crash *c, enum oom_lever l)
 	return oom_lever_of(c, l);
 }
 
-/* Words with the run's own numbers in them; false: they leave nothing to do that is not done. */
-static bool add(const struct oom_crash *c, struct oom_crash_answer *a, const char *prefix, const char *words)
+/* Words with the run's own numbers in them. */
+static void add(const struct oom_crash *c, struct oom_crash_answer *a, const char *prefix, enum oom_lever l)
 {
 	char buf[300];
-	const char *const text = oom_told_words(c, words, buf, sizeof(buf));
 
-	oom_fix_add(a, prefix, text);
-	return !words || text;
+	oom_fix_add(a, prefix, oom_told_words(c, l, words_of(c, l), buf, sizeof(buf)));
 }
 
 /* One array, not the sum of many, took the host's memory. */
@@ -110,6 +108,9 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	/* the trial run comes before the cache that the share is for */
 	if (l == OOM_LEVER_ROOM && c->part == OOM_PART_WARMUP)
 		return true;
+	/* images of one size have no longest */
+	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l))
+		return true;
 	/* who has no vocabulary has no logits to speak of */
 	return (l == OOM_LEVER_LOGITS && !oom_lever_own(c, OOM_LEVER_LOGITS)) ||
 	       /* frames show what ran, and it was no decoder of images */
@@ -120,19 +121,19 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 static void of_each_work(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_dwarfs_the_rest(c))
-		add(c, a, "", "look at that one request first: an input far longer or larger than the others, or attention that keeps a matrix of length x "
+		oom_fix_add(a, "", "look at that one request first: an input far longer or larger than the others, or attention that keeps a matrix of length x "
 			      "length (scaled_dot_product_attention or flash attention keep none)");
-	add(c, a, "if it was training: ", oom_lever_of(c, OOM_LEVER_BATCH));
+	add(c, a, "if it was training: ", OOM_LEVER_BATCH);
 	if (c->phase == OOM_CRASH_FORWARD || c->trains)
-		add(c, a, "if it was training: ", oom_lever_of(c, OOM_LEVER_RECOMPUTE));
+		add(c, a, "if it was training: ", OOM_LEVER_RECOMPUTE);
 	if (!c->trains)
-		add(c, a, "if it was generating or serving: ", oom_lever_of(c, OOM_LEVER_REQUESTS));
+		add(c, a, "if it was generating or serving: ", OOM_LEVER_REQUESTS);
 	if (c->phase == OOM_CRASH_FORWARD)
-		add(c, a, "if it was not training: ", oom_lever_of(c, OOM_LEVER_NO_GRAD));
+		add(c, a, "if it was not training: ", OOM_LEVER_NO_GRAD);
 	else if (!oom_alone_too_large(c) && !oom_dwarfs_the_rest(c))
-		add(c, a, "if the model was being loaded: ", oom_lever_of(c, OOM_LEVER_LOAD));
+		add(c, a, "if the model was being loaded: ", OOM_LEVER_LOAD);
 	if (cause == OOM_CAUSE_UNKNOWN)
-		add(c, a, "in any case: ", oom_lever_of(c, OOM_LEVER_OTHERS));
+		add(c, a, "in any case: ", OOM_LEVER_OTHERS);
 }
 
 /* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
@@ -169,26 +170,26 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 		oom_fix_add(a, "", oom_told_cost(c, cause == OOM_CAUSE_HOST_RAM));
 	/* one tensor larger than the card: nothing but that tensor helps */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c))
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_LIMIT));
+		add(c, a, "", OOM_LEVER_LIMIT);
 	/* the largest batch of a model that sees is one of images */
 	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_PIXELS));
+		add(c, a, "", OOM_LEVER_PIXELS);
 	if (of_memory && part && is_set(c, part))
 		told_already |= OOM_SET(part);
 	else if (of_memory && part)
-		add(c, a, "", oom_lever_of(c, instead(c, cause, part)));
+		add(c, a, "", instead(c, cause, part));
 	if (of_memory && c->sees && work != OOM_WORK_LOADING && work != OOM_WORK_SAVING && work != OOM_WORK_UNKNOWN && !oom_lever_own(c, OOM_LEVER_TILE) &&
 	    (c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_INFERENCE || c->part == OOM_PART_WARMUP || c->phase == OOM_CRASH_EVAL))
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_PIXELS));
+		add(c, a, "", OOM_LEVER_PIXELS);
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c))
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_LONGEST));
+		add(c, a, "", OOM_LEVER_LONGEST);
 	if (of_memory && engine)
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_ROOM));
+		add(c, a, "", OOM_LEVER_ROOM);
 	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_ARRAY));
+		add(c, a, "", OOM_LEVER_ARRAY);
 	/* a limit that somebody set: of the host's memory, or of a pool */
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)
-		add(c, a, "", oom_format_of(c)->limit);
+		oom_fix_add(a, "", oom_format_of(c)->limit);
 	return told_already;
 }
 
@@ -219,7 +220,7 @@ static uint64_t fix_by_levers(const struct asked *q, struct oom_crash_answer *a)
 		if (is_set(c, l) || is_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && big_array(c)) ||
 		    (told && l == OOM_LEVER_HOST))
 			continue;
-		add(c, a, if_it_was(q, l), words_of(c, instead(c, q->cause, l)));
+		add(c, a, if_it_was(q, l), instead(c, q->cause, l));
 	}
 	return told_already;
 }
@@ -235,17 +236,17 @@ static void fix_behind(const struct asked *q, struct oom_crash_answer *a)
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_LAYERED) && c->gpu_index > 0 && a->n_fix) {
 		if (a->n_fix == OOM_ANSWER_FIXES)
 			a->n_fix--;
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_SPREAD));
+		add(c, a, "", OOM_LEVER_SPREAD);
 	}
 	/* pieces that would be enough, were they one: behind what helps surely */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT)) {
 		if (a->n_fix == OOM_ANSWER_FIXES)
 			a->n_fix--;
-		add(c, a, "", oom_lever_of(c, instead(c, cause, OOM_LEVER_FRAGMENT)));
+		add(c, a, "", instead(c, cause, OOM_LEVER_FRAGMENT));
 	}
 	/* a graph's buffers hold the scores, where attention keeps them */
 	if (of_memory && c->part == OOM_PART_SCRATCH && !is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_SCORES));
+		add(c, a, "", OOM_LEVER_SCORES);
 }
 
 /* What remains when the batch cannot be halved, and who else may lie there. */
@@ -259,20 +260,20 @@ static void fix_what_remains(const struct asked *q, struct oom_crash_answer *a)
 
 	/* nothing left to halve: what remains changes what is learnt */
 	if (of_memory && work == OOM_WORK_TRAINING && (is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c)))
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_LENGTH));
+		add(c, a, "", OOM_LEVER_LENGTH);
 	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !is_set(c, OOM_LEVER_QUANT)) {
 		if (is_set(c, OOM_LEVER_ADAPTER))
-			add(c, a, "", oom_lever_of(c, OOM_LEVER_QUANT));
+			add(c, a, "", OOM_LEVER_QUANT);
 		else if (is_set(c, OOM_LEVER_BATCH) && (c->language || oom_lever_own(c, OOM_LEVER_ADAPTER)))
-			add(c, a, "", oom_lever_of(c, OOM_LEVER_ADAPTER));
+			add(c, a, "", OOM_LEVER_ADAPTER);
 	}
 	/* unified memory: the limit is a share of it */
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && a->n_fix == OOM_ANSWER_FIXES)
 		a->n_fix--;
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && levers)
-		add(c, a, "", oom_lever_of(c, OOM_LEVER_WATERMARK));
+		add(c, a, "", OOM_LEVER_WATERMARK);
 	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN && !oom_plenty(c))
-		add(c, a, "if it has no more than usual: ", oom_lever_of(c, OOM_LEVER_OTHERS));
+		add(c, a, "if it has no more than usual: ", OOM_LEVER_OTHERS);
 }
 
 /* Nothing has been said yet: what the program has at all, or the first thing to try. */
@@ -287,13 +288,13 @@ static void fix_at_least(const struct asked *q, struct oom_crash_answer *a)
 	/* a program that has no such thing */
 	for (size_t i = 0; levers && !a->n_fix && i < sizeof(of_its_own) / sizeof(of_its_own[0]); i++)
 		if (oom_lever_own(c, of_its_own[i]))
-			add(c, a, "", oom_lever_of(c, of_its_own[i]));
+			add(c, a, "", of_its_own[i]);
 	if (levers && !a->n_fix)
-		add(c, a, "", oom_lever_of(c, work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS));
+		add(c, a, "", work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS);
 	if (!levers) {
 		of_each_work(c, cause, a);
 		if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
-			add(c, a, "", oom_lever_of(c, OOM_LEVER_WATERMARK));
+			add(c, a, "", OOM_LEVER_WATERMARK);
 	}
 }
 
@@ -304,7 +305,7 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	uint64_t told_already;
 
 	if (q.of_memory && oom_no_device_has(c)) {
-		add(c, a, "", "no device has as much: look for the shape or count it was computed from (a negative or overflowing size, a wrong type, a "
+		oom_fix_add(a, "", "no device has as much: look for the shape or count it was computed from (a negative or overflowing size, a wrong type, a "
 			   "corrupt input or file); smaller batches do not help");
 		return 0;
 	}

@@ -75,7 +75,7 @@ static const struct {
 	{"capture", OOM_CRASH_INIT, NULL}, {"profile", OOM_CRASH_INIT, NULL},
 	/* an engine runs a batch of nothing before it serves: "_dummy_run", "dummy_sampler_run" */
 	{"dummy", OOM_CRASH_INIT, "loss input inputs tokens"},
-	{"train", OOM_CRASH_TRAIN_STEP, NULL}, {"training", OOM_CRASH_TRAIN_STEP, NULL}, {"finetune", OOM_CRASH_TRAIN_STEP, NULL},
+	{"train", OOM_CRASH_TRAIN_STEP, NULL}, {"training", OOM_CRASH_TRAIN_STEP, NULL}, {"finetune", OOM_CRASH_TRAIN_STEP, NULL}, {"learn", OOM_CRASH_TRAIN_STEP, NULL},
 	{"optimizer", OOM_CRASH_OPTIMIZER, "init"}, {"adamw", OOM_CRASH_OPTIMIZER, NULL},
 	{"prefill", OOM_CRASH_INFERENCE, NULL}, {"~generat", OOM_CRASH_INFERENCE, "data qkv mask anchor anchors proposal proposals position grid points noise square labels targets generator"}, {"decode", OOM_CRASH_INFERENCE, NULL},
 	{"~sampl", OOM_CRASH_INFERENCE, NULL}, {"~infer", OOM_CRASH_INFERENCE, NULL}, {"~predict", OOM_CRASH_INFERENCE, NULL},
@@ -157,6 +157,9 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 		return OOM_CRASH_INIT;
 	/* "cache_latents", "cache_text_encoder_outputs": what a training reads later is made before it */
 	if (among(words, n, "cache") && (among(words, n, "latents") || among(words, n, "outputs") || among(words, n, "images")))
+		return OOM_CRASH_DATA;
+	/* what a data loader's thread does with a batch */
+	if (among(words, n, "pin") && among(words, n, "memory"))
 		return OOM_CRASH_DATA;
 	/* the loop of a server: "_process_engine_step", "run_busy_loop" */
 	if ((among(words, n, "engine") && among(words, n, "step")) ||

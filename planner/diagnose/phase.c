@@ -343,7 +343,8 @@ static bool differentiates(const struct oom_crash *c, const char *begin, const c
 static bool trains(const struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	static const char *const losses[] = {"cross_entropy", "criterion(", "loss_fn", "compute_loss", "nn/modules/loss.py",
-					     "/losses/", "/loss.py", "loss_func", "checkpoint.py"};
+					     "/losses/", "/loss.py", "loss_func", "checkpoint.py", "/assigners/", "_assigner.py", "/matcher.py", "in build_targets",
+					     "in get_targets"};
 	char buf[32 << 10];
 	struct oom_span s;
 	struct oom_crash said = *c;
@@ -352,7 +353,9 @@ static bool trains(const struct oom_crash *c, const char *begin, const char *at,
 		return true;
 	if (ends_traceback(c) && oom_traceback(begin, at, end, &s)) {
 		s = oom_traceback_executed(&s, buf, sizeof(buf));
-		if (in_training(&s) || oom_phase_meets(oom_phase_of_driver, s.from, s.to))
+		/* "forward_train", "train_one_epoch" */
+		if (in_training(&s) || oom_phase_meets(oom_phase_of_driver, s.from, s.to) ||
+		    oom_frame_of_verb(s.from, s.to, "train", OOM_CRASH_TRAIN_STEP))
 			return true;
 		for (size_t i = 0; i < COUNT(losses); i++)
 			if (oom_text_find(s.from, s.to, losses[i]))

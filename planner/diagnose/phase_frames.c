@@ -39,6 +39,10 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"gather_16bit_weights", OOM_CRASH_SAVE},
 	{"_open_zipfile_writer", OOM_CRASH_SAVE},
 	{"consolidated_16bit", OOM_CRASH_SAVE},
+	/* a context that is made, before anything lies on the card */
+	{"in set_device", OOM_CRASH_INIT},
+	{"_cuda_setDevice(", OOM_CRASH_INIT},
+	{"_cuda_init()", OOM_CRASH_INIT},
 	/* setting up an engine: its first optimizer step is no step of the training */
 	{"initialize_optimizer_states", OOM_CRASH_INIT},
 	{"_setup_for_real_optimizer", OOM_CRASH_INIT},
@@ -175,6 +179,7 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	/* data and communication */
 	{"utils/data/dataloader.py", OOM_CRASH_DATA},
 	{"_utils/pin_memory.py", OOM_CRASH_DATA},
+	{"batchgenerators/dataloading", OOM_CRASH_DATA},
 	{"default_collate", OOM_CRASH_DATA},
 	{"in collate", OOM_CRASH_DATA},
 	{"torch/distributed/distributed_c10d.py", OOM_CRASH_COLLECTIVE},
@@ -280,6 +285,13 @@ const struct oom_phase_rule oom_phase_of_forward[] = {
 	{"/losses/", OOM_CRASH_FORWARD},
 	{"criterion(", OOM_CRASH_FORWARD},
 	{"loss_fn(", OOM_CRASH_FORWARD},
+	/* a detector's loss begins with who is whose: boxes against boxes */
+	{"/assigners/", OOM_CRASH_FORWARD},
+	{"_assigner.py", OOM_CRASH_FORWARD},
+	{"/matcher.py", OOM_CRASH_FORWARD},
+	{"in build_targets", OOM_CRASH_FORWARD},
+	{"in get_targets", OOM_CRASH_FORWARD},
+	{"bbox_overlaps", OOM_CRASH_FORWARD},
 	/* a line of code whose frame was cut off */
 	{"torch._C._nn.", OOM_CRASH_FORWARD},
 	{"return F.", OOM_CRASH_FORWARD},

@@ -12,6 +12,19 @@ static bool script_char(char ch)
 	       ch != '\t';
 }
 
+/* The first rule whose word is in the name; what was trained trains no more: "SuperGluePretrainedNetwork". */
+static bool by_letters(struct oom_crash *c, const char *from, const char *to)
+{
+	for (const struct oom_phase_rule *r = oom_phase_of_script; r->word; r++) {
+		const struct oom_phase_rule one[] = {*r, {NULL, OOM_CRASH_UNKNOWN}};
+		const char *const p = oom_text_find(from, to, r->word), *const after = p ? p + strlen(r->word) : NULL;
+
+		if (p && !(to - after >= 2 && !memcmp(after, "ed", 2)))
+			return oom_phase_by_word(c, one, from, to, 0.6);
+	}
+	return false;
+}
+
 /* Its own letters; those of a folder where they are all of its name: "/inference/app.py", not "/train-my-bike/app.py". */
 static bool by_script_name(struct oom_crash *c, const char *from, const char *to)
 {
@@ -19,14 +32,14 @@ static bool by_script_name(struct oom_crash *c, const char *from, const char *to
 
 	while (name > from && name[-1] != '/' && name[-1] != '\\')
 		name--;
-	if (oom_phase_by_word(c, oom_phase_of_script, name, to, 0.6))
+	if (by_letters(c, name, to))
 		return true;
 	for (const char *stop = name; stop > from;) {
 		const char *p = --stop;
 
 		while (p > from && p[-1] != '/' && p[-1] != '\\' && p[-1] != '-' && p[-1] != '_' && p[-1] != '.')
 			p--;
-		if ((p == from || p[-1] == '/' || p[-1] == '\\') && oom_phase_by_word(c, oom_phase_of_script, p, stop, 0.6))
+		if ((p == from || p[-1] == '/' || p[-1] == '\\') && by_letters(c, p, stop))
 			return true;
 		while (p > from && p[-1] != '/' && p[-1] != '\\')
 			p--;

@@ -141,6 +141,9 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"jit(update", OOM_CRASH_TRAIN_STEP},
 	{"fairseq.trainer", OOM_CRASH_TRAIN_STEP},
 	{"Generating train split", OOM_CRASH_DATA},
+	{"unning tokenizer", OOM_CRASH_DATA},
+	{"Map (num_proc", OOM_CRASH_DATA},
+	{"DataLoader worker (pid", OOM_CRASH_DATA},
 	/* the bar of datasets' map() */
 	{" examples/s]", OOM_CRASH_DATA},
 	{"nested_concat(", OOM_CRASH_EVAL},

@@ -37,6 +37,11 @@ static const struct {
 	{"offloading", OOM_CRASH_LOAD, false}, {"offloaded", OOM_CRASH_LOAD, true},
 	{"saving", OOM_CRASH_SAVE, false}, {"saved", OOM_CRASH_SAVE, true}, {"checkpointing", OOM_CRASH_SAVE, false},
 	{"evaluating", OOM_CRASH_EVAL, false}, {"validating", OOM_CRASH_EVAL, false},
+	/* heads of counters: "Evaluation  [2750/5000]", "Test:  [ 10/313]", "Testing DataLoader 0:" */
+	{"evaluation", OOM_CRASH_EVAL, false}, {"validation", OOM_CRASH_EVAL, false}, {"test", OOM_CRASH_EVAL, false}, {"testing", OOM_CRASH_EVAL, false},
+	{"inference", OOM_CRASH_INFERENCE, false}, {"rendering", OOM_CRASH_INFERENCE, false}, {"upscaling", OOM_CRASH_INFERENCE, false},
+	{"extracting", OOM_CRASH_INFERENCE, false}, {"embedding", OOM_CRASH_INFERENCE, false}, {"encoding", OOM_CRASH_INFERENCE, false},
+	{"fetching", OOM_CRASH_LOAD, false}, {"calibrating", OOM_CRASH_INFERENCE, false},
 	{"initializing", OOM_CRASH_INIT, false}, {"initialising", OOM_CRASH_INIT, false},
 	{"initialized", OOM_CRASH_INIT, true}, {"capturing", OOM_CRASH_INIT, false}, {"capture", OOM_CRASH_INIT, false}, {"captured", OOM_CRASH_INIT, true},
 	{"warming", OOM_CRASH_INIT, false}, {"profiling", OOM_CRASH_INIT, false},
@@ -159,6 +164,28 @@ static bool of_data(enum oom_crash_phase phase, const char *p, const char *end)
 	return (phase == OOM_CRASH_LOAD && oom_text_find(p, rest, " data")) || (phase == OOM_CRASH_TRAIN_STEP && oom_text_find(p, rest, "okenizer"));
 }
 
+/* "when starting the training": what is started says more than that it starts. */
+static enum oom_crash_phase of_started(const char *p, const char *end, const char **from, const char **to)
+{
+	for (int n = 0; n < 3 && p < end && !ends_phrase(*p); n++) {
+		const char *stop;
+		enum oom_crash_phase phase;
+
+		while (p < end && *p == ' ')
+			p++;
+		for (stop = p; stop < end && *stop != ' ' && !ends_phrase(*stop); stop++)
+			;
+		phase = of_word(p, stop);
+		if (phase == OOM_CRASH_TRAIN_STEP || phase == OOM_CRASH_EVAL || phase == OOM_CRASH_INFERENCE) {
+			*from = p;
+			*to = stop;
+			return phase;
+		}
+		p = stop;
+	}
+	return OOM_CRASH_INIT;
+}
+
 /* The first of so many words that speaks; *from and *to: that one. */
 static enum oom_crash_phase of_phrase(const char *p, const char *end, int most, const char **from, const char **to)
 {
@@ -177,6 +204,8 @@ static enum oom_crash_phase of_phrase(const char *p, const char *end, int most, 
 		if (phase != OOM_CRASH_UNKNOWN && !over) {
 			*from = p;
 			*to = stop;
+			if (phase == OOM_CRASH_INIT)
+				return of_started(stop, end, from, to);
 			return of_data(phase, stop, end) ? OOM_CRASH_DATA : phase;
 		}
 		/* as many words again */

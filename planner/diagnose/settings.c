@@ -338,6 +338,38 @@ static void layers(struct oom_crash *c, const char *begin, const char *end)
 	}
 }
 
+/* "Instantaneous batch size per device = 8", "batch size: 16", "Training batch size is 188": a log's line, or what people
+ * write; not that of all devices, and not an evaluation's. */
+static void printed_batch(struct oom_crash *c, const char *line, const char *size, const char *stop)
+{
+	static const char *const others[] = {"alid", "eval", "Eval", "est ", "otal", "lobal", "ffective", "max", "Max"};
+	const char *p = size + strlen("atch size");
+	char number[16];
+	size_t n;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (oom_text_find(line, size, others[i]))
+			return;
+	while (p < stop && p - size < 50 && !isdigit((unsigned char)*p) && *p != '.' && *p != ',' && *p != ';' && *p != '\n')
+		p++;
+	for (n = 0; p + n < stop && n + 1 < sizeof(number) && isdigit((unsigned char)p[n]); n++)
+		number[n] = p[n];
+	number[n] = 0;
+	if (n)
+		oom_told_note(c, "batch size", "batch size", strlen("batch size"), number);
+}
+
+static void printed_batches(struct oom_crash *c, const char *begin, const char *end)
+{
+	const struct oom_crash_told *t;
+
+	for (const char *p = begin; (p = oom_text_find(p, end, "atch size")); p++)
+		printed_batch(c, oom_line_begin(begin, p), p, oom_line_end(p, end));
+	t = oom_told_first(c, OOM_ABOUT_BATCH);
+	if (t && t->value <= 1)
+		c->set |= OOM_SET(OOM_LEVER_BATCH);
+}
+
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)
 {
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
@@ -371,10 +403,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 		c->engine &= !oom_text_find(begin, end, without[i]);
 	oom_decode_model_name(c, begin, end);
 	layers(c, begin, end);
-	/* "batch size=1", as people write it */
-	if (oom_text_find(begin, end, "batch size per device = 1\n") || oom_text_find(begin, end, "batch size=1") || oom_text_find(begin, end, "batch size of 1 ") ||
-	    oom_text_find(begin, end, "batch size = 1\n") || oom_text_find(begin, end, "batch size is 1"))
-		c->set |= OOM_SET(OOM_LEVER_BATCH);
+	printed_batches(c, begin, end);
 	/* folders of Windows: "C:\", "\Lib\site-packages" */
 	c->windows = oom_text_find(begin, end, ":\\") || oom_text_find(begin, end, "\\site-packages\\") || oom_text_find(begin, end, "..\\c10\\");
 }

@@ -13,125 +13,131 @@ static const struct {
 	const char *name;
 	const char *as;         /* what it is called in the words; NULL: the same */
 	double least;           /* no less than this; FLAG: it has no number; OFF: it is told by "false"; HALF: by a type of 16 bits */
+	enum oom_told_about about;
 } rows[] = {
 	/* shares of the card */
-	{"gpu_memory_utilization", NULL, 0.1},
-	{"vllm_gpu_memory_utilization", NULL, 0.1},
-	{"mem_fraction_static", NULL, 0.1},
-	{"sglang_mem_fraction_static", NULL, 0.1},
-	{"cuda_memory_fraction", NULL, 0.1},
-	{"cache_max_entry_count", NULL, 0.1},
-	{"free_gpu_memory_fraction", NULL, 0.1},
-	{"kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction", 0.1},
+	{"gpu_memory_utilization", NULL, 0.1, 0},
+	{"vllm_gpu_memory_utilization", NULL, 0.1, 0},
+	{"mem_fraction_static", NULL, 0.1, 0},
+	{"sglang_mem_fraction_static", NULL, 0.1, 0},
+	{"cuda_memory_fraction", NULL, 0.1, 0},
+	{"cache_max_entry_count", NULL, 0.1, 0},
+	{"free_gpu_memory_fraction", NULL, 0.1, 0},
+	{"kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction", 0.1, 0},
 	/* lengths */
-	{"max_model_len", NULL, 256},
-	{"vllm_max_model_len", NULL, 256},
-	{"context_length", NULL, 256},
-	{"max_total_tokens", NULL, 256},
-	{"max_input_tokens", NULL, 256},
-	{"session_len", NULL, 256},
-	{"max_seq_len", NULL, 256},
-	{"max_seq_length", NULL, 256},
-	{"max_length", NULL, 256},
-	{"max_completion_length", NULL, 64},
-	{"max_prompt_length", NULL, 64},
-	{"max_response_length", NULL, 64},
-	{"cutoff_len", NULL, 256},
-	{"sequence_len", NULL, 256},
-	{"seq_length", NULL, 256},
-	{"max_new_tokens", NULL, 64},
-	{"n_ctx", NULL, 256},
-	{"num_ctx", NULL, 256},
-	{"OLLAMA_CONTEXT_LENGTH", "num_ctx", 256},
-	{"c", NULL, 256},
-	{"ctx_size", "c", 256},
-	{"resolution", NULL, 256},
-	{"imgsz", NULL, 64},
+	{"max_model_len", NULL, 256, 0},
+	{"vllm_max_model_len", NULL, 256, 0},
+	{"context_length", NULL, 256, 0},
+	{"max_total_tokens", NULL, 256, 0},
+	{"max_input_tokens", NULL, 256, 0},
+	{"session_len", NULL, 256, 0},
+	{"max_seq_len", NULL, 256, OOM_ABOUT_LENGTH},
+	{"max_seq_length", NULL, 256, OOM_ABOUT_LENGTH},
+	{"max_length", NULL, 256, OOM_ABOUT_LENGTH},
+	{"max_completion_length", NULL, 64, 0},
+	{"max_prompt_length", NULL, 64, 0},
+	{"max_response_length", NULL, 64, 0},
+	{"cutoff_len", NULL, 256, OOM_ABOUT_LENGTH},
+	{"sequence_len", NULL, 256, OOM_ABOUT_LENGTH},
+	{"seq_length", NULL, 256, OOM_ABOUT_LENGTH},
+	{"max_new_tokens", NULL, 64, 0},
+	{"n_ctx", NULL, 256, 0},
+	{"num_ctx", NULL, 256, 0},
+	{"OLLAMA_CONTEXT_LENGTH", "num_ctx", 256, 0},
+	{"c", NULL, 256, 0},
+	{"ctx_size", "c", 256, 0},
+	{"resolution", NULL, 256, OOM_ABOUT_SIDE},
+	{"imgsz", NULL, 64, OOM_ABOUT_SIDE},
 	/* how much at once */
-	{"max_num_seqs", NULL, 1},
-	{"max_num_batched_tokens", NULL, 256},
-	{"max_running_requests", NULL, 1},
-	{"chunked_prefill_size", NULL, 256},
-	{"cuda_graph_max_bs", NULL, 1},
-	{"max_batch_prefill_tokens", NULL, 256},
-	{"max_batch_total_tokens", NULL, 256},
-	{"max_batch_size", NULL, 1},
-	{"max_num_tokens", NULL, 256},
-	{"maxNumTokens", "max_num_tokens", 256},
-	{"maxBatchSize", "max_batch_size", 1},
-	{"max_pixels", NULL, 50176},
-	{"image_max_pixels", NULL, 50176},
-	{"max_prefill_token_num", NULL, 256},
-	{"np", NULL, 1},
-	{"parallel", "np", 1},
-	{"OLLAMA_NUM_PARALLEL", NULL, 1},
-	{"ub", NULL, 32},
-	{"ubatch_size", "ub", 32},
-	{"n_ubatch", NULL, 32},
-	{"n_batch", NULL, 32},
-	{"num_batch", NULL, 32},
-	{"num_generations", NULL, 2},
-	{"generation_batch_size", NULL, 1},
+	{"max_num_seqs", NULL, 1, 0},
+	{"max_num_batched_tokens", NULL, 256, 0},
+	{"max_running_requests", NULL, 1, 0},
+	{"chunked_prefill_size", NULL, 256, 0},
+	{"cuda_graph_max_bs", NULL, 1, 0},
+	{"max_batch_prefill_tokens", NULL, 256, 0},
+	{"max_batch_total_tokens", NULL, 256, 0},
+	{"max_batch_size", NULL, 1, 0},
+	{"max_num_tokens", NULL, 256, 0},
+	{"maxNumTokens", "max_num_tokens", 256, 0},
+	{"maxBatchSize", "max_batch_size", 1, 0},
+	{"max_pixels", NULL, 50176, 0},
+	{"image_max_pixels", NULL, 50176, 0},
+	{"max_prefill_token_num", NULL, 256, 0},
+	{"np", NULL, 1, 0},
+	{"parallel", "np", 1, 0},
+	{"OLLAMA_NUM_PARALLEL", NULL, 1, 0},
+	{"ub", NULL, 32, 0},
+	{"ubatch_size", "ub", 32, 0},
+	{"n_ubatch", NULL, 32, 0},
+	{"n_batch", NULL, 32, 0},
+	{"num_batch", NULL, 32, 0},
+	{"num_generations", NULL, 2, 0},
+	{"generation_batch_size", NULL, 1, 0},
 	/* batches */
-	{"per_device_train_batch_size", NULL, 1},
-	{"per_device_eval_batch_size", NULL, 1},
-	{"gradient_accumulation_steps", NULL, 1},
-	{"micro_batch_size", NULL, 1},
-	{"train_micro_batch_size_per_gpu", NULL, 1},
-	{"ppo_micro_batch_size_per_gpu", NULL, 1},
-	{"log_prob_micro_batch_size_per_gpu", NULL, 1},
-	{"max_tokens_per_gpu", NULL, 256},
-	{"train_batch_size", NULL, 1},
-	{"vae_batch_size", NULL, 1},
-	{"batch_size", NULL, 1},
-	{"batch", NULL, 1},
-	{"max_tokens", NULL, 256},
-	{"num_images_per_prompt", NULL, 1},
-	{"calib_samples", NULL, 16},
-	{"calib_seqlen", NULL, 256},
-	{"n_samples", NULL, 16},
-	{"eval_accumulation_steps", NULL, 1},
-	{"dataloader_num_workers", NULL, 0},
-	{"preprocessing_num_workers", NULL, 1},
-	{"num_workers", NULL, 0},
-	{"workers", NULL, 0},
-	{"nproc_per_node", NULL, 1},
-	{"num_processes", "nproc_per_node", 1},
-	{"tensor_parallel_size", NULL, 1},
+	{"per_device_train_batch_size", NULL, 1, OOM_ABOUT_BATCH},
+	{"per_device_eval_batch_size", NULL, 1, OOM_ABOUT_EVAL_BATCH},
+	{"gradient_accumulation_steps", NULL, 1, 0},
+	{"micro_batch_size", NULL, 1, OOM_ABOUT_BATCH},
+	{"train_micro_batch_size_per_gpu", NULL, 1, OOM_ABOUT_BATCH},
+	{"ppo_micro_batch_size_per_gpu", NULL, 1, 0},
+	{"log_prob_micro_batch_size_per_gpu", NULL, 1, 0},
+	{"max_tokens_per_gpu", NULL, 256, 0},
+	{"train_batch_size", NULL, 1, OOM_ABOUT_BATCH},
+	{"vae_batch_size", NULL, 1, 0},
+	{"batch_size", NULL, 1, OOM_ABOUT_BATCH},
+	{"batch", NULL, 1, OOM_ABOUT_BATCH},
+	{"max_tokens", NULL, 256, 0},
+	{"num_images_per_prompt", NULL, 1, 0},
+	{"calib_samples", NULL, 16, 0},
+	{"calib_seqlen", NULL, 256, 0},
+	{"n_samples", NULL, 16, 0},
+	{"eval_accumulation_steps", NULL, 1, 0},
+	{"dataloader_num_workers", NULL, 0, 0},
+	{"preprocessing_num_workers", NULL, 1, 0},
+	{"num_workers", NULL, 0, 0},
+	{"workers", NULL, 0, 0},
+	{"nproc_per_node", NULL, 1, 0},
+	{"num_processes", "nproc_per_node", 1, 0},
+	{"tensor_parallel_size", NULL, 1, 0},
 	/* without a number */
-	{"enable_model_cpu_offload", NULL, FLAG},
-	{"enable_sequential_cpu_offload", NULL, FLAG},
-	{"enable_vae_tiling", NULL, FLAG},
-	{"enable_vae_slicing", NULL, FLAG},
-	{"enable_attention_slicing", NULL, FLAG},
-	{"lowvram", NULL, FLAG},
-	{"medvram", NULL, FLAG},
-	{"lowram", NULL, FLAG},
-	{"fp8_base", NULL, FLAG},
-	{"fp8_e4m3fn_unet", NULL, FLAG},
-	{"blocks_to_swap", NULL, FLAG},
-	{"cache_latents", NULL, FLAG},
-	{"cache_text_encoder_outputs", NULL, FLAG},
-	{"disable_tta", NULL, FLAG},
-	{"load_in_4bit", NULL, FLAG},
-	{"low_cpu_mem_usage", NULL, FLAG},
-	{"bf16_full_eval", NULL, FLAG},
-	{"fp16_full_eval", "bf16_full_eval", FLAG},
-	{"preprocess_logits_for_metrics", NULL, FLAG},
-	{"sync_module_states", NULL, FLAG},
-	{"sdpa", NULL, FLAG},
-	{"torch_dtype", NULL, HALF},
-	{"torch_dtype", "dtype", HALF},
-	{"dtype", NULL, HALF},
-	{"use_mmap", NULL, FLAG},
-	{"highvram", NULL, FLAG},
-	{"gpu_only", NULL, FLAG},
-	{"no_half", NULL, FLAG},
-	{"no_mmap", NULL, FLAG},
-	{"disable_mmap", NULL, FLAG},
-	{"mlock", NULL, FLAG},
-	{"disable_gradient_checkpointing", NULL, FLAG},
-	{"XLA_PYTHON_CLIENT_PREALLOCATE", NULL, OFF},
+	{"enable_model_cpu_offload", NULL, FLAG, 0},
+	{"enable_sequential_cpu_offload", NULL, FLAG, 0},
+	{"enable_vae_tiling", NULL, FLAG, 0},
+	{"enable_vae_slicing", NULL, FLAG, 0},
+	{"enable_attention_slicing", NULL, FLAG, 0},
+	{"lowvram", NULL, FLAG, 0},
+	{"medvram", NULL, FLAG, 0},
+	{"lowram", NULL, FLAG, 0},
+	{"fp8_base", NULL, FLAG, 0},
+	{"fp8_e4m3fn_unet", NULL, FLAG, 0},
+	{"blocks_to_swap", NULL, FLAG, 0},
+	{"cache_latents", NULL, FLAG, 0},
+	{"cache_text_encoder_outputs", NULL, FLAG, 0},
+	{"disable_tta", NULL, FLAG, 0},
+	{"load_in_4bit", NULL, FLAG, 0},
+	{"low_cpu_mem_usage", NULL, FLAG, 0},
+	{"bf16_full_eval", NULL, FLAG, 0},
+	{"fp16_full_eval", "bf16_full_eval", FLAG, 0},
+	{"preprocess_logits_for_metrics", NULL, FLAG, 0},
+	{"sync_module_states", NULL, FLAG, 0},
+	{"sdpa", NULL, FLAG, 0},
+	{"torch_dtype", NULL, HALF, 0},
+	{"torch_dtype", "dtype", HALF, 0},
+	{"dtype", NULL, HALF, 0},
+	{"use_mmap", NULL, FLAG, 0},
+	{"highvram", NULL, FLAG, 0},
+	{"gpu_only", NULL, FLAG, 0},
+	{"no_half", NULL, FLAG, 0},
+	{"no_mmap", NULL, FLAG, 0},
+	{"disable_mmap", NULL, FLAG, 0},
+	{"mlock", NULL, FLAG, 0},
+	{"disable_gradient_checkpointing", NULL, FLAG, 0},
+	{"XLA_PYTHON_CLIENT_PREALLOCATE", NULL, OFF, 0},
+	/* by what they are about, where no name above is theirs */
+	{"~batch", NULL, 1, OOM_ABOUT_BATCH},
+	{"~eval_batch", NULL, 1, OOM_ABOUT_EVAL_BATCH},
+	{"~length", NULL, 64, OOM_ABOUT_LENGTH},
+	{"~side", NULL, 32, OOM_ABOUT_SIDE},
 };
 
 bool oom_told_same(const char *p, size_t n, const char *name)
@@ -161,41 +167,68 @@ static bool is_known(const struct oom_crash *c, size_t row)
 	return false;
 }
 
+/* "8," of a list, "0.9." of a sentence, "1" before a sign of another script. */
 static bool number_of(const char *value, double *v)
 {
 	char *end;
 
 	*v = strtod(value, &end);
-	/* "8," of a list, "0.9." of a sentence */
-	return end > value && isfinite(*v) && (!*end || (*end == '.' && !end[1]) || *end == 'k');
+	return end > value && isfinite(*v) && (!*end || (*end == '.' && !end[1]) || *end == 'k' || (unsigned char)*end >= 0x80);
+}
+
+/* One more of that row, if its value has the row's form. */
+static void note(struct oom_crash *c, size_t row, const char *spelled, size_t n, const char *value)
+{
+	struct oom_crash_told *const t = &c->told[c->n_told];
+	const double least = rows[row].least;
+	double v = 0;
+
+	if (c->n_told == OOM_CRASH_TOLD || is_known(c, row) || (least == HALF && !strstr(value, "16")))
+		return;
+	if (least >= 0 && (!number_of(value, &v) || v < 0 || v > 1e7))
+		return;
+	/* "-c 'import torch'", "-c config.yaml", a share in percent; what is about a length or a side, and too small for one */
+	if ((strlen(rows[row].name) < 3 && v < 32 && *rows[row].name != 'n') || (least > 0 && least < 1 && v > 1) || (*rows[row].name == '~' && v < least))
+		return;
+	memcpy(t->name, spelled, n);
+	t->name[n] = 0;
+	t->value = v;
+	t->row = (uint8_t)row;
+	c->n_told++;
 }
 
 void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, size_t n, const char *value)
 {
 	const size_t long_name = (size_t)(name - spelled) + n;
-	double v = 0;
+	enum oom_told_about about = OOM_ABOUT_ELSE;
+	bool found = false;
 
 	/* of one letter or two only with their dash: "-c 4096" */
 	if (long_name >= sizeof(c->told[0].name) || (n < 3 && (name == spelled || name[-1] != '-')))
 		return;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct oom_crash_told *const t = &c->told[c->n_told];
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (oom_told_same(name, n, rows[i].name)) {
+			note(c, i, spelled, long_name, value);
+			found = true;
+		}
+	if (!found)
+		about = oom_told_about_name(name, n);
+	for (size_t i = 0; about != OOM_ABOUT_ELSE && i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (*rows[i].name == '~' && rows[i].about == about)
+			note(c, i, spelled, long_name, value);
+}
 
-		if (c->n_told == OOM_CRASH_TOLD)
-			return;
-		if (!oom_told_same(name, n, rows[i].name) || is_known(c, i) || (rows[i].least == HALF && !strstr(value, "16")))
-			continue;
-		if (rows[i].least >= 0 && (!number_of(value, &v) || v < 0 || v > 1e7))
-			return;
-		/* "-c 'import torch'", "-c config.yaml", a share in percent */
-		if ((n < 3 && v < 32 && *rows[i].name != 'n') || (rows[i].least > 0 && rows[i].least < 1 && v > 1))
-			return;
-		memcpy(t->name, spelled, long_name);
-		t->name[long_name] = 0;
-		t->value = v;
-		t->row = (uint8_t)i;
-		c->n_told++;
-	}
+enum oom_told_about oom_told_about(const struct oom_crash_told *t)
+{
+	return rows[t->row].about;
+}
+
+const struct oom_crash_told *oom_told_first(const struct oom_crash *c, enum oom_told_about about)
+{
+	for (size_t i = 0; i < c->n_told; i++)
+		if (rows[c->told[i].row].about == about)
+			return &c->told[i];
+	return NULL;
 }
 
 bool oom_told_off(const char *name, size_t n)

@@ -134,6 +134,9 @@ static double moved(const struct oom_crash *c, const struct oom_crash_told *t, i
 	const double missing = c->known[OOM_CRASH_TRIED] ? (double)c->bytes[OOM_CRASH_TRIED] - (double)c->bytes[OOM_CRASH_FREE] : 0;
 	double step = 0.03;
 
+	/* a quarter off each side leaves little more than half of an image; sides are multiples of 32 as a rule */
+	if (oom_told_about(t) == OOM_ABOUT_SIDE && way < 0)
+		return t->value < 64 ? t->value : floor(t->value * 3 / 4 / 32) * 32;
 	if (least <= 0 || least >= 1)
 		return way > 0 ? t->value * 2 : floor(t->value / 2) > least ? floor(t->value / 2) : least;
 	if (total > 0 && missing > 0 && (missing + 536870912) / total > step)
@@ -184,12 +187,48 @@ static void apply(const struct oom_crash *c, const struct oom_crash_told *t, cha
 	snprintf(from, size - (size_t)(from - words), "%s%s", said, rest);
 }
 
-const char *oom_told_words(const struct oom_crash *c, const char *words, char *buf, size_t size)
+/* What levers are about. */
+static const struct {
+	enum oom_lever lever;
+	enum oom_told_about about[2];
+} abouts[] = {
+	{OOM_LEVER_BATCH, {OOM_ABOUT_BATCH, OOM_ABOUT_ELSE}},
+	{OOM_LEVER_REQUESTS, {OOM_ABOUT_BATCH, OOM_ABOUT_ELSE}},
+	{OOM_LEVER_EVAL_BATCH, {OOM_ABOUT_EVAL_BATCH, OOM_ABOUT_ELSE}},
+	{OOM_LEVER_LENGTH, {OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE}},
+	{OOM_LEVER_CONTEXT, {OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE}},
+};
+
+static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_lever lever)
+{
+	const struct oom_crash_told *t = NULL;
+
+	for (size_t i = 0; i < sizeof(abouts) / sizeof(abouts[0]); i++)
+		for (size_t k = 0; abouts[i].lever == lever && !t && k < 2; k++)
+			t = abouts[i].about[k] == OOM_ABOUT_ELSE ? NULL : oom_told_first(c, abouts[i].about[k]);
+	return t;
+}
+
+/* The run's own option before words that do not name it. */
+static void name_first(const struct oom_crash *c, enum oom_lever lever, char *words, size_t size)
+{
+	const struct oom_crash_told *const t = told_of(c, lever);
+	char rest[300];
+
+	if (!t || strstr(words, " -> ") || oom_told_least(t) < 0 || moved(c, t, -1) >= t->value)
+		return;
+	snprintf(rest, sizeof(rest), "%s", words);
+	snprintf(words, size, "%s %.10g -> %.10g; %s", t->name, t->value, moved(c, t, -1), rest);
+}
+
+const char *oom_told_words(const struct oom_crash *c, enum oom_lever lever, const char *words, char *buf, size_t size)
 {
 	if (!words)
 		return NULL;
 	snprintf(buf, size, "%s", words);
 	for (size_t i = 0; i < c->n_told && *buf; i++)
 		apply(c, &c->told[i], buf, size);
+	if (*buf)
+		name_first(c, lever, buf, size);
 	return *buf ? buf : NULL;
 }

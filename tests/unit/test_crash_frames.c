@@ -78,6 +78,24 @@ static const struct {
 	{"DPO's reference model (DPOConfig)", TRACE AT("/w/pref.py", "<module>", "trainer.train()")
 	 AT("site-packages/trl/trainer/dpo_trainer.py", "_get_train_sampler", "x") AT("site-packages/torch/optim/adamw.py", "step", "self._init_group(g)") CUDA("1.20", "0.50", "30.40", "29.90", "0.20"),
 	 OOM_CRASH_OPTIMIZER, "trl", NULL, "precompute_ref_log_probs=True", NULL},
+	{"a context that cannot be made is no step", TRACE AT("/w/fit/run.py", "main", "trainer.fit(net)")
+	 AT("site-packages/pytorch_lightning/trainer/trainer.py", "fit", "self.backend.setup(net)") AT("site-packages/torch/cuda/__init__.py", "set_device", "torch._C._cuda_setDevice(d)")
+	 "RuntimeError: CUDA error: out of memory\n", OOM_CRASH_INIT, "lightning", NULL, NULL, NULL},
+	{"boxes against boxes are a detector's loss", TRACE AT("/w/det/core/bbox/assigners/max_iou_assigner.py", "assign", "o = self.iou(a, b)")
+	 CUDA("5.00", "0.50", "30.40", "25.00", "0.20"), OOM_CRASH_FORWARD, "", NULL, "micro-batch", "if it was"},
+	{"a function that trains runs the model forward", TRACE AT("/w/det/base.py", "forward", "return self.forward_train(x)") AT("/w/det/two.py", "forward_train", "h = self.head(x)")
+	 CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_FORWARD, "", NULL, "micro-batch", "if it was"},
+	{"what was trained before does not train", TRACE AT("/w/MatchPretrainedNet/show.py", "main", "out = net(picture)") AT("/w/MatchPretrainedNet/net.py", "forward", "x = self.a(x)")
+	 CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_FORWARD, "", NULL, "if it was training", NULL},
+	{"heads of counters say what is counted", "Evaluation  [2750/5000]  eta: 0:01:53  time: 0.05\n" CUDA("1.20", "0.50", "30.40", "29.90", "0.20"),
+	 OOM_CRASH_EVAL, "", NULL, "evaluation batch", "micro-batch"},
+	{"what is started says more than that it starts", "I get this when starting the training:\n" CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_TRAIN_STEP, "", NULL, "micro-batch", NULL},
+	{"a server that starts is set up", "I get this when starting the server:\n" CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_INIT, "", NULL, NULL, "micro-batch"},
+	{"a worker of the loader, below it the scheduler's kill",
+	 "RuntimeError: DataLoader worker (pid(s) 77) exited unexpectedly\nslurmstepd: error: Detected 1 oom-kill event(s) in StepId=5.batch.\n",
+	 OOM_CRASH_DATA, "", NULL, NULL, "if data was"},
+	{"the thread that pins batches", TRACE AT("site-packages/batchgenerators/dataloading/augmenter.py", "results_loop", "item = pin_memory_of_all(item)")
+	 "RuntimeError: CUDA error: out of memory\n", OOM_CRASH_DATA, "", NULL, NULL, NULL},
 };
 
 static int wrong(const char *why, const char *what, const char *wanted, const char *got)

@@ -66,6 +66,24 @@ static const struct {
 	{"zai-org/GLM-4#237", TRACE AT("/l/transformers/trainer.py", "evaluation_loop", "logits = self.prediction_step(m)")
 			      AT("/l/m.py", "forward", "lm_logits = lm_logits.to(torch.float32)\n    logits = self.lm_head(x)") FULL, 1,
 	 "per_device_eval_batch_size=1", "inference batch", NULL, "an evaluation has a batch of its own"},
+	/* ---- options of scripts that no table knows, by what their names are about ---- */
+	{"own", "python fit.py --data-batchsize 24 --crop-size 640\n" TRACE AT("fit.py", "train_epoch", "loss.backward()") FULL, 1,
+	 "--data-batchsize 24 -> 12; halve", NULL, NULL, "the script's own name of its batch"},
+	/* 640 x 3 / 4 = 480 */
+	{"own", "python fit.py --data-batchsize 24 --crop-size 640\n" TRACE AT("fit.py", "train_epoch", "loss.backward()") FULL, 6,
+	 "--crop-size 640 -> 480", NULL, NULL, "and of the side of its images"},
+	{"own", "torchrun fit.py --clip_batchsize 1 --text_seqlen 4096\n" TRACE AT("fit.py", "train_epoch", "loss.backward()") FULL, 6,
+	 "--text_seqlen 4096 -> 2048", "halve the micro-batch", "a batch of one", "one clip at a time is the least there is"},
+	{"own", "python fit.py --test-batch-size 8 --global_batch_size 512\n" TRACE AT("fit.py", "train_epoch", "loss.backward()") FULL, 1,
+	 "halve the micro-batch", "->", NULL, "another batch than that of a step"},
+	{"own", "python fit.py --val_batch_size 8\n" TRACE AT("fit.py", "validate", "scores = net(x)") FULL, 2, "--val_batch_size 8 -> 4", NULL, NULL,
+	 "an evaluation's batch has a name of its own"},
+	{"own", "batch size per step / \xe3\x83\x90: 6\n" TRACE AT("fit.py", "train_epoch", "loss.backward()") FULL, 1, "batch size 6 -> 3", NULL, NULL,
+	 "the log prints it, in two languages"},
+	{"own", "Total train batch size = 64\nInstantaneous batch size per device = 8\n" STEP FULL, 1, "batch size 8 -> 4", "64", NULL, "that of one card, not of all"},
+	{"own", "\xe8\xae\xbe batch_size=1\xef\xbc\x8c\xe5\x86\x8d\n" STEP FULL, 6, "gradient_checkpointing", "halved", "a batch of one", "a number ends at a sign of another script"},
+	{"own", "python -m sglang.launch_server --model-path m --chunked-prefill-size 2048\n" TRACE AT("/l/sglang/srt/managers/scheduler.py", "event_loop", "self.run_batch(b)")
+		FULL, 6, "--chunked-prefill-size 2048 -> 1024", "lower, 2048", NULL, "an example of a number is no number to keep"},
 	/* ---- what is set already ---- */
 	{"black-forest-labs/flux#500", "from diffusers import FluxPipeline\npipe.enable_model_cpu_offload()\nimage = pipe(p, num_inference_steps=4)\n" FULL, 1,
 	 "enable_sequential_cpu_offload()", "enable_model_cpu_offload", NULL, "the faster way is taken already"},
