@@ -200,7 +200,7 @@ static enum oom_status read_list(struct oom_offers *o, const char *text, size_t 
 {
 	char provider[24];
 	struct oom_offer_loader l;
-	const size_t before = o->n;
+	const size_t before = o->n, rows = o->rows;
 	const bool json = oom_offers_are_json(path);
 	enum oom_status st = begin(&l, o, err);
 
@@ -214,6 +214,8 @@ static enum oom_status read_list(struct oom_offers *o, const char *text, size_t 
 			    oom_csv_read(path, on_row, &l, err);
 	if (!st)
 		st = oom_offers_attach(&l, err);
+	if (!st && o->rows == rows)
+		st = oom_error_set(err, OOM_ERR_PARSE, "%s: no offer: a header and no row", path);
 	end(&l);
 	if (st)
 		o->n = before;

@@ -36,6 +36,31 @@ static int read_offers(const struct args *a, struct oom_offers *o)
 	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
 }
 
+/* Every name of --provider is one of the lists': nobody's machines are no answer. */
+static int known_providers(const char *names, const struct oom_offers *o)
+{
+	enum { MOST = 64 };
+	const char *known[MOST + 1] = {NULL};
+	struct oom_error err = {{0}};
+	size_t n = 0;
+
+	for (size_t i = 0; i < o->n && n < MOST; i++)
+		if (oom_word_index(o->items[i].provider, known) < 0)
+			known[n++] = o->items[i].provider;
+	for (const char *at = names; at && n < MOST; at = *at ? at + 1 : NULL) {
+		char name[sizeof(o->items->provider)];
+		const size_t len = strcspn(at, ",");
+
+		snprintf(name, sizeof(name), "%.*s", (int)(len < sizeof(name) ? len : sizeof(name) - 1), at);
+		at += len;
+		if (oom_word_index(name, known) < 0) {
+			oom_word_unknown("--provider", name, known, &err);
+			return oom_complain(OOM_EXIT_USAGE, "%s", err.text);
+		}
+	}
+	return 0;
+}
+
 /* A positive number and one of the units behind it. */
 struct scale {
 	const char *unit;
@@ -178,6 +203,8 @@ static int run(struct oom_job *job)
 	q.by_kind = t.q.by_kind;
 	q.confidence = t.q.confidence;
 	code = read_offers(a, &offers);
+	if (!code)
+		code = known_providers(a->providers, &offers);
 	if (!code && (st = oom_boxes_find(&offers, t.model, &t.q.plan, &q, &b, &err))) {
 		code = oom_failed(st, &err);
 	} else if (!code) {

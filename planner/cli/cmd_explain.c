@@ -60,6 +60,12 @@ static bool lore(const struct oom_job *job)
 	return true;
 }
 
+/* "M99": an entry is meant, and no row of a model. */
+static bool is_entry(const char *word)
+{
+	return (*word == 'M' || *word == 'm') && word[1] && !word[1 + strspn(word + 1, "0123456789")];
+}
+
 struct args {
 	struct oom_job job;
 	bool time;
@@ -115,7 +121,10 @@ static int run(struct oom_job *job)
 		oom_page_end(&page);
 		return OOM_EXIT_FITS;
 	}
-	code = oom_target_open(job, &t, false);
+	code = !job->model && is_entry(job->words.items[0]) ?
+		       oom_complain(OOM_EXIT_USAGE, "the playbook has no entry %s; oomplan explain lists them",
+				    oom_shown(job->words.items[0])) :
+		       oom_target_open(job, &t, false);
 	if (!code) {
 		code = a->time ? seconds(&t) : ledger(job, &t);
 		oom_target_close(&t);

@@ -136,6 +136,18 @@ int oom_sweep_code(enum oom_status st)
 										 OOM_EXIT_USAGE;
 }
 
+/* A condition about fitting, and no card that anything could fit on: no row would meet it. */
+static bool fits_on_nothing(const struct args *a)
+{
+	bool asked = false;
+
+	for (size_t i = 0; i < a->where.n; i++)
+		asked |= !strcmp(a->where.items[i], "fits") || !strcmp(a->where.items[i], "!fits");
+	for (size_t i = 0; i < a->axes.n; i++)
+		asked &= strncmp(a->axes.items[i], "gpu=", 4) != 0;
+	return asked && !a->gpus.n && !a->job.from.n;
+}
+
 /* What goes together on the command line: an exit code, 0 = fine. */
 static int usage(const struct args *a)
 {
@@ -144,6 +156,8 @@ static int usage(const struct args *a)
 
 	if (code)
 		return code;
+	if (fits_on_nothing(a))
+		return oom_complain(OOM_EXIT_USAGE, "--where fits: on which card? --gpu NAME");
 	if (job->check && (a->plan_each || a->where.n || a->heatmap || a->output || a->shard || a->columns))
 		return oom_complain(OOM_EXIT_USAGE,
 				    "--check judges every cell as asked: it goes with none of --plan-each, "

@@ -66,7 +66,13 @@ bool oom_emit_patches(const struct oom_job *job)
 int oom_emit_check(const struct oom_job *job)
 {
 	const struct oom_emit_format *f;
+	int printed = 0;
 
+	for (size_t i = 0; i < job->emit.n; i++)
+		printed += !strchr(job->emit.items[i], ':');
+	if (printed > 1)
+		return oom_complain(OOM_EXIT_USAGE, "--emit: only one format goes to standard output, the others need "
+						    "FORMAT:FILE");
 	for (size_t i = 0; i < job->emit.n; i++) {
 		const char *file;
 		char name[60];

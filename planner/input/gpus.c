@@ -136,9 +136,26 @@ enum oom_status oom_gpus_load(struct oom_gpus *gpus, struct oom_error *err)
 	return oom_csv_parse((const char *)f->bytes, f->size, "gpus.csv", take, gpus, err);
 }
 
+/* A user's own table, and how many rows it had. */
+struct own {
+	struct oom_gpus *gpus;
+	size_t rows;
+};
+
+static enum oom_status take_own(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
+{
+	struct own *own = ctx;
+
+	own->rows++;
+	return take(own->gpus, row, err);
+}
+
 enum oom_status oom_gpus_read(struct oom_gpus *gpus, const char *path, struct oom_error *err)
 {
-	return oom_csv_read(path, take, gpus, err);
+	struct own own = {.gpus = gpus};
+	const enum oom_status st = oom_csv_read(path, take_own, &own, err);
+
+	return st || own.rows ? st : oom_error_set(err, OOM_ERR_PARSE, "%s: no card: a header and no row", path);
 }
 
 void oom_gpus_release(struct oom_gpus *gpus)
