@@ -157,6 +157,19 @@ static enum oom_status held_by_the_loop(struct program *g, const struct oom_mode
 	return st;
 }
 
+/* Buffers belong to no row of a family's: one for all of them. */
+static void buffers(const struct oom_tape *t, const char *source, oom_ledger_fn fn, void *ctx)
+{
+	struct oom_ledger_row r = {.scope = "model", .name = "buffers", .kind = "buffer", .born = "load",
+				   .formula = "rotary frequencies, position ids and the like",
+				   .bytes = t->buffer_rounded, .count = 1, .source = source};
+
+	if (!t->buffer_rounded)
+		return;
+	snprintf(r.numbers, sizeof(r.numbers), "%llu B in all", (unsigned long long)t->buffer_bytes);
+	fn(ctx, &r);
+}
+
 enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model,
 				const struct oom_plan *asked, oom_ledger_fn fn, void *ctx,
 				struct oom_error *err)
@@ -189,6 +202,7 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	settle_twins(&g->tape, ev->size, held);
 	params(g, p, model->arch.family->source, fn, ctx);
+	buffers(&g->tape, model->arch.family->source, fn, ctx);
 	for (size_t i = 0; i < g->tape.n_rows; i++) {
 		const struct oom_row *row = &g->tape.rows[i];
 		struct oom_ledger_row r = {.scope = row->scope,

@@ -72,7 +72,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	memset(&t->work, 0, sizeof(t->work));
 	memset(t->flops_fwd, 0, sizeof(t->flops_fwd));
 	memset(t->flops_again, 0, sizeof(t->flops_again));
-	t->buffer_bytes = t->buffer_rounded = t->input_bytes = t->input_rounded = 0;
+	t->buffer_bytes = t->buffer_rounded = 0;
 	t->grad = t->train = true;
 	t->warning = NULL;
 	t->side = oom_none();

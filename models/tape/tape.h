@@ -87,7 +87,7 @@ struct oom_tape {
 	/* what the model is trained for, and the classes of a classification head */
 	enum oom_task task;
 	uint64_t n_labels;
-	uint64_t buffer_bytes, buffer_rounded, input_bytes, input_rounded;
+	uint64_t buffer_bytes, buffer_rounded;
 
 	/* modes */
 	bool expand, grad, train, in_bwd, recompute, stopped, dry, packing;
