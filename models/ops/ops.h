@@ -186,6 +186,8 @@ void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64
 /* y = x W^T with a weight that exists already (a tied head).  bias may be absent (oom_none). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
 				   struct oom_val w, struct oom_val bias, struct oom_dim out);
+/* Whether modules-to-save names a module of this word. */
+bool oom_saves(const struct oom_plan *p, const char *word);
 /* The weight that is used: if modules-to-save names the module, the copy that PEFT trains beside the frozen one
  * (peft/utils/other.py, ModulesToSaveWrapper); otherwise w. */
 struct oom_val oom_saved_copy(struct oom_tape *t, const char *word, struct oom_val w);

@@ -164,14 +164,31 @@ const char *oom_table_module(const struct oom_param *table)
 	return dot ? dot + 1 : table->scope;
 }
 
+/* _set_trainable (peft/utils/other.py): key.endswith(name), whole words or not; of a path its last part. */
+bool oom_saves(const struct oom_plan *p, const char *word)
+{
+	const size_t len = strlen(word);
+
+	if (!*p->modules_to_save || !oom_plan_adapted(p))
+		return false;
+	if (oom_targets_name(p->modules_to_save, word))
+		return true;
+	for (const char *s = p->modules_to_save; *s; s += strcspn(s, "+"), s += *s == '+') {
+		const size_t n = strcspn(s, "+");
+
+		if (n && n <= len && !strncmp(word + len - n, s, n))
+			return true;
+	}
+	return false;
+}
+
 struct oom_val oom_saved_copy(struct oom_tape *t, const char *word, struct oom_val w)
 {
 	const struct oom_param *p = w.node <= -2 ? &t->params[-2 - w.node] : NULL;
 	const char *scope = t->scope;
 	struct oom_val copy;
 
-	if (!p || !*t->plan->modules_to_save || !oom_plan_adapted(t->plan) ||
-	    !oom_targets_name(t->plan->modules_to_save, word))
+	if (!p || !oom_saves(t->plan, word))
 		return w;
 	t->scope = word;
 	copy = oom_param(t, "modules_to_save.weight", p->rows, p->cols,
