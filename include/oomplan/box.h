@@ -141,7 +141,8 @@ struct oom_boxes {
 	struct oom_candidate **plans;   /* which items and points refer to */
 	size_t n_plans, cap_plans;
 };
-/* Finds the cheapest plan for every offer.  Offers with the same hardware are searched once. */
+/* Finds the cheapest plan for every offer.  Offers with the same hardware are searched once.  An offer that nothing
+ * fits is no failure; otherwise it fails as oom_search does.  The caller releases *out, unless it fails. */
 OOM_API enum oom_status oom_boxes_find(const struct oom_offers *offers,
 				       const struct oom_model *model, const struct oom_plan *plan,
 				       const struct oom_box_query *query, struct oom_boxes *out,

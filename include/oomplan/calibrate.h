@@ -146,7 +146,7 @@ OOM_API enum oom_status oom_calibration_read(struct oom_calibration *out, const 
 					     struct oom_error *err);
 OOM_API enum oom_status oom_calibration_parse(struct oom_calibration *out, const char *text,
 					      size_t size, const char *name, struct oom_error *err);
-/* The shipped calibration, fitted to data/measured.csv. */
+/* The shipped calibration, fitted to data/measured.csv.  OOM_ERR_MEMORY. */
 OOM_API enum oom_status oom_calibration_default(struct oom_calibration *out, struct oom_error *err);
 
 /* The kind of run that the plan is among readings: "one-gpu full", "fsdp adapters", ...  Static. */
@@ -161,14 +161,16 @@ OOM_API bool oom_calibration_of_kind(struct oom_calibration *out, const struct o
  * nvidia_smi; bytes, or with a unit).  The CSV is the output of `oomplan estimate --runs` (pred_ columns),
  * or a runs file without predictions, which is priced first (its models lie beside it or in models_dir), or
  * has just the columns predicted and measured, both of what nvidia-smi shows.  Rows without a price or
- * without a measurement are left out and counted in *skipped.  The caller frees *rows. */
+ * without a measurement are left out and counted in *skipped.  The caller frees *rows.  OOM_ERR_IO;
+ * OOM_ERR_PARSE: it is no table; OOM_ERR_INVALID, with file and line: a measured cell is no size;
+ * OOM_ERR_MEMORY. */
 OOM_API enum oom_status oom_calibration_rows(const char *path, const char *models_dir,
 					     struct oom_calibration_row **rows, size_t *n,
 					     size_t *skipped, struct oom_error *err);
 OOM_API enum oom_status oom_calibration_rows_parse(const char *text, size_t size, const char *name,
 						   struct oom_calibration_row **rows, size_t *n,
 						   size_t *skipped, struct oom_error *err);
-/* The shipped rows. */
+/* The shipped rows, which the caller frees as well.  OOM_ERR_MEMORY. */
 OOM_API enum oom_status oom_calibration_shipped(struct oom_calibration_row **rows, size_t *n,
 						struct oom_error *err);
 /* Sets *rate to the share of rows whose last measured figure exceeds the bound that is fitted to the other

@@ -49,11 +49,12 @@ struct oom_keys {
  * the last of two equal keys wins, and NaN and Infinity are numbers: check with isfinite(). */
 OOM_API enum oom_status oom_keys_read(struct oom_keys *out, const char *path,
 				      struct oom_error *err);
-/* The same for a text in memory; name is used in messages. */
+/* The same for a text in memory; name is used in messages.  OOM_ERR_PARSE. */
 OOM_API enum oom_status oom_keys_parse(struct oom_keys *out, const char *text, size_t size,
 				       const char *name, struct oom_error *err);
 /* Reads a model by any word that a user may give: a config.json, a folder that holds one, "-", or the name
- * of a bundled model. */
+ * of a bundled model.  OOM_ERR_UNKNOWN: it is none of these, and the text names the nearest; otherwise it fails as
+ * oom_keys_read does. */
 OOM_API enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word,
 					    struct oom_error *err);
 /* Finds a model by its hub id or path and writes a word for oom_keys_read_model into buf.  It is looked for

@@ -32,6 +32,7 @@ enum oom_crash_phase {
 	OOM_CRASH_DATA,
 	OOM_CRASH_COLLECTIVE, OOM_CRASH_TEST, OOM_CRASH_SAVE, OOM_CRASH_PHASES
 };
+/* "the forward pass", ...  Static. */
 OOM_API const char *oom_crash_phase_str(enum oom_crash_phase phase);
 
 enum oom_cause {

@@ -39,7 +39,8 @@ struct oom_gpus {
 };
 
 /* Appends the shipped table (data/gpus.csv), or a user's file with the same columns, of which name and
- * capacity_mib (or memory_gb) suffice.  A later row replaces earlier rows of the same name. */
+ * capacity_mib (or memory_gb) suffice.  A later row replaces earlier rows of the same name.  OOM_ERR_IO;
+ * OOM_ERR_PARSE: it is no table, or has no row; OOM_ERR_INVALID, with file and line: a card without a size. */
 OOM_API enum oom_status oom_gpus_load(struct oom_gpus *gpus, struct oom_error *err);
 OOM_API enum oom_status oom_gpus_read(struct oom_gpus *gpus, const char *path,
 				      struct oom_error *err);

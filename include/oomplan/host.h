@@ -47,6 +47,7 @@ OOM_API enum oom_limit oom_first_limit(const struct oom_host_need *need, uint64_
 /* The limit as a sentence that says how a run that meets it ends.  Static. */
 OOM_API const char *oom_limit_str(enum oom_limit limit);
 
+/* What a node of the plan's needs; eval is its evaluation. */
 OOM_API struct oom_host_need oom_host_need(const struct oom_plan *plan,
 					   const struct oom_eval *eval);
 

@@ -111,6 +111,8 @@ struct oom_mg_arg {
 OOM_API const struct oom_mg_arg *oom_mg_arg_at(size_t i);
 OOM_API const struct oom_mg_arg *oom_mg_arg_find(const char *column);
 
+/* A launch with every argument at its default; and one argument set from text, as the command line has it.
+ * On OOM_ERR_INVALID, whose text names the argument and what was expected, the launch is as it was. */
 OOM_API struct oom_megatron oom_megatron_default(void);
 OOM_API enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg *arg,
 					 const char *text, struct oom_error *err);
@@ -165,7 +167,7 @@ struct oom_mg_rank {
 	struct oom_mg_row row[OOM_MG_ROWS];
 	size_t n_rows;
 };
-/* Prices pipeline rank r, 0..pp-1. */
+/* Prices pipeline rank r, 0..pp-1.  OOM_ERR_INVALID: there is no such rank. */
 OOM_API enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r,
 					  struct oom_mg_rank *out, struct oom_error *err);
 /* Sets *bytes to what PyTorch's caching allocator reserves for the rank: two of its steps are replayed on a

@@ -244,7 +244,7 @@ OOM_API bool oom_evaluation_fits(struct oom_evaluator *ev, const struct oom_mode
 				 const struct oom_plan *plan, uint64_t capacity_bytes);
 
 /* Who is alive at the peak of every phase, for pictures: each phase's buckets add up to its peak.
- * e: the plan's evaluation with OOM_EVAL_BUCKETS. */
+ * e: the plan's evaluation with OOM_EVAL_BUCKETS.  It can fail as oom_evaluate can. */
 struct oom_anatomy {
 	uint64_t bucket[OOM_PHASES][OOM_BUCKETS];
 };
@@ -266,7 +266,8 @@ struct oom_ledger_row {
 	const char *source;
 };
 typedef void (*oom_ledger_fn)(void *ctx, const struct oom_ledger_row *row);
-/* Calls fn for every row of the plan's ledger, in the order in which the rows are allocated. */
+/* Calls fn for every row of the plan's ledger, in the order in which the rows are allocated.  It can fail as
+ * oom_evaluate can; fn has not been called then. */
 OOM_API enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model *model,
 					const struct oom_plan *plan, oom_ledger_fn fn, void *ctx,
 					struct oom_error *err);

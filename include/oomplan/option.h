@@ -146,7 +146,7 @@ OOM_API bool oom_option_goes_by(const struct oom_option *option, const char *nam
 /* Stores a value that was read for the knob in the plan. */
 OOM_API void oom_plan_store(struct oom_plan *plan, const struct oom_option *knob,
 			    const struct oom_value *value);
-/* Sets one knob from text, as oom_option_read reads it. */
+/* Sets one knob from text, as oom_option_read reads it.  On OOM_ERR_INVALID the plan is as it was. */
 OOM_API enum oom_status oom_plan_set(struct oom_plan *plan, const struct oom_option *knob,
 				     const char *text, struct oom_error *err);
 /* The same through an alias, whose words may set other knobs as well.  An error's text begins with

@@ -61,7 +61,7 @@ OOM_API enum oom_status oom_reading_new(struct oom_reading **out, const char *co
 					size_t n, const char *framework, struct oom_error *err);
 /* The same for files and a command line, whose words are those that a shell passes on ("accelerate",
  * "launch", "train.py", "--bf16").  A single word with blanks is read as a line of shell.  n_words may be
- * 0. */
+ * 0.  It fails with the same statuses. */
 OOM_API enum oom_status oom_reading_of_run(struct oom_reading **out, const char *const *files,
 					   size_t n, const char *const *words, size_t n_words,
 					   const char *framework, struct oom_error *err);

@@ -102,14 +102,16 @@ OOM_API enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_mo
 				   const struct oom_search_query *query, struct oom_search *out,
 				   struct oom_error *err);
 
+/* What the search tries beside the plan that was asked for. */
 struct oom_search_axis {
 	const char *knob;
 	const char *words;              /* the values that are tried beside the asked one, in words */
 };
+/* The i-th axis; NULL past the end. */
 OOM_API const struct oom_search_axis *oom_search_axis_at(size_t i);
 
 /* Completes the result of a search with the same query: adds a reason for each departure of the best
- * plan. */
+ * plan.  OOM_ERR_MEMORY. */
 OOM_API enum oom_status oom_search_reasons(struct oom_evaluator *ev, const struct oom_model *model,
 					   const struct oom_search_query *query,
 					   struct oom_search *found, struct oom_error *err);

@@ -31,7 +31,8 @@ OOM_API enum oom_status oom_sweep_points(struct oom_sweep *s, const char *path,
 /* True if an axis or a list sets this knob, "gpu" or "model". */
 OOM_API bool oom_sweep_has(const struct oom_sweep *s, const char *name);
 /* Adds a condition that every written row must meet: "fits", "!fits", or COLUMN<NUMBER with one of <, <=, >,
- * >=, = and != (choices and flags take a word).  All conditions must hold.
+ * >=, = and != (choices and flags take a word).  All conditions must hold.  OOM_ERR_INVALID names what was
+ * expected, or the nearest column.
  *
  * What columns and conditions ask for has its price.  "fits" is oom_judge's verdict, which replays the
  * allocator if bounds do not decide.  "used_bytes", "reserved_bytes" and "headroom_bytes" are those of
@@ -39,7 +40,8 @@ OOM_API bool oom_sweep_has(const struct oom_sweep *s, const char *name);
  * is computed from the mean ratio of reserved to allocated bytes. */
 OOM_API enum oom_status oom_sweep_where(struct oom_sweep *s, const char *text,
 					struct oom_error *err);
-/* Chooses the columns by name, joined by commas; NULL or "": the axes and the default columns. */
+/* Chooses the columns by name, joined by commas; NULL or "": the axes and the default columns.
+ * OOM_ERR_INVALID names the nearest column. */
 OOM_API enum oom_status oom_sweep_columns(struct oom_sweep *s, const char *text,
 					  struct oom_error *err);
 /* The i-th column besides the knobs, gpu and model; NULL past the end. */
@@ -92,7 +94,8 @@ struct oom_sweep_cell {
 	const char *error;
 };
 typedef void (*oom_sweep_fn)(void *ctx, const struct oom_sweep_cell *cell);
-/* Calls fn for each cell in order and ignores the conditions. */
+/* Calls fn for each cell in order and ignores the conditions.  A cell that has no price is no failure.
+ * OOM_ERR_INVALID: there is no axis; OOM_ERR_LIMIT: there are too many cells; OOM_ERR_MEMORY. */
 OOM_API enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_options *options,
 				       oom_sweep_fn fn, void *ctx, struct oom_error *err);
 /* The i-th axis; false past the end.  And the k-th value of an axis as text, written into buf. */
