@@ -67,7 +67,7 @@ enum oom_crash_work {
 enum oom_crash_part {
 	OOM_PART_UNKNOWN, OOM_PART_LOGITS, OOM_PART_SCORES, OOM_PART_KV, OOM_PART_SCRATCH, OOM_PART_WEIGHTS,
 	OOM_PART_STATES, OOM_PART_GATHERED, OOM_PART_IMAGE, OOM_PART_LOSS, OOM_PART_TRACE, OOM_PART_SAMPLER, OOM_PART_RESTORED,
-	OOM_PART_WARMUP, OOM_PART_ENGINE, OOM_PART_GRAPHS, OOM_PART_SCALED, OOM_PARTS
+	OOM_PART_WARMUP, OOM_PART_ENGINE, OOM_PART_GRAPHS, OOM_PART_SCALED, OOM_PART_PAIRS, OOM_PART_EDGES, OOM_PART_MAPS, OOM_PARTS
 };
 
 #define OOM_CRASH_CAUSES 4
@@ -112,6 +112,8 @@ struct oom_crash {
 	/* what a server's log says its budget consists of, and how the program went on after the refusal, as printed;
 	 * or "" */
 	char budget[230], went_on[96];
+	/* "folder/file.py:12, in function: code", the innermost line that lies in no installed package; or "" */
+	char own_line[200];
 	char program_total[140];                /* what XLA says its program needs, in parts, or "" */
 	uint64_t host_states;                   /* the number of parameters whose states are on the host; 0: none */
 	uint64_t set;                           /* bits of the fixes that the run's options already apply */

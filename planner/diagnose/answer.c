@@ -250,13 +250,16 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 			 each > 2 ? "weights, gradients, AdamW's states" : "weights in 16 bits", need / gib, total / gib);
 }
 
-/* TensorFlow prints a shape: of three and more dimensions the first is the batch. */
+/* A shape that is printed: of TensorFlow's three and more dimensions the first is the batch, of an array of the host's as a
+ * rule how many there are of something. */
 static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *a)
 {
-	char *const out = c->first_dimension && oom_runtime_is(c, OOM_RUNTIME_GRAPH) ? evidence_slot(a) : NULL;
+	const bool graph = oom_runtime_is(c, OOM_RUNTIME_GRAPH), array = oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && oom_runtime_is(c, OOM_RUNTIME_HOST);
+	char *const out = c->first_dimension && (graph || array) ? evidence_slot(a) : NULL;
 
 	if (out)
-		snprintf(out, sizeof(a->evidence[0]), "the first number of that shape, %" PRId64 ", is as a rule the batch on this device",
+		snprintf(out, sizeof(a->evidence[0]), graph ? "the first number of that shape, %" PRId64 ", is as a rule the batch on this device" :
+				"the first number of that shape, %" PRId64 ", is as a rule a count (samples, steps, entries of a buffer): so many are held at once",
 			 c->first_dimension);
 }
 
@@ -286,6 +289,8 @@ static void observe(const struct oom_crash *c, enum oom_crash_work work, enum oo
 		snprintf(out, size, "%s", c->cause[0].evidence);
 	if (oom_part_of(c)->noun && (out = evidence_slot(a)))
 		snprintf(out, size, "it was asked for by %s", oom_part_of(c)->noun);
+	if (*c->own_line && cause != OOM_CAUSE_NOT_OOM && cause != OOM_CAUSE_OTHER_PROCESS && (out = evidence_slot(a)))
+		snprintf(out, size, "the line that led to it: %s", c->own_line);
 	weights(c, work, cause, a);
 	first_dimension(c, a);
 	if (oom_alone_too_large(c) && (out = evidence_slot(a)))

@@ -60,6 +60,9 @@ enum oom_lever {
 	OOM_LEVER_SAVE_ALONE,   /* a checkpoint of one process */
 	OOM_LEVER_PIXELS,       /* how large images are that a model sees */
 	OOM_LEVER_SCALE,        /* what is scaled up to the size of an image */
+	OOM_LEVER_PAIRS,        /* all of one set against all of another */
+	OOM_LEVER_EDGES,        /* a graph's messages, one for every edge */
+	OOM_LEVER_MAPS,         /* inference: what a convolution puts out, as large as its image */
 	OOM_LEVERS
 };
 /* A bit of oom_crash.set. */
@@ -85,8 +88,9 @@ enum oom_told_about {
 	OOM_ABOUT_ELSE, OOM_ABOUT_BATCH, OOM_ABOUT_EVAL_BATCH, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE, OOM_ABOUTS
 };
 enum oom_told_about oom_told_about(const struct oom_crash_told *t);
-/* told_names.c: the same of a name. */
+/* told_names.c: the same of a name; and the batch that a log prints. */
 enum oom_told_about oom_told_about_name(const char *name, size_t n);
+void oom_told_printed(struct oom_crash *c, const char *begin, const char *end);
 /* The first option that is about it; NULL: none is told. */
 const struct oom_crash_told *oom_told_first(const struct oom_crash *c, enum oom_told_about about);
 /* The n bytes at p are that name, whichever line it is spelled with. */
@@ -129,7 +133,7 @@ struct oom_dialect {
 	const char *say[OOM_LEVERS];
 };
 /* Each ends with a NULL name; the first row of the first is the base of all. */
-extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[], oom_dialects_serving[], oom_dialects_runtimes[];
+extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[], oom_dialects_fields[], oom_dialects_serving[], oom_dialects_runtimes[];
 /* How a program's users say it, on that runtime; NULL: there is no such thing there. */
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever);
 

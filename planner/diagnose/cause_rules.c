@@ -108,6 +108,9 @@ const struct oom_cause_rule oom_causes_named[] = {
 	RULE(NULL, 0, "NvMap", IN(ROUND), CAUSE(HOST_RAM), 0.8, unified),
 	RULE(NULL, 0, "cuDevicePrimaryCtxRetain", IN(ROUND), CAUSE(OTHER_PROCESS), 0.6, no_context),
 	RULE(NULL, 0, "cuCtxCreate", IN(ROUND), CAUSE(OTHER_PROCESS), 0.6, no_context),
+	RULE(NULL, 0, "in set_device", IN(NEAR), CAUSE(OTHER_PROCESS), 0.6, no_context, .wording = OOM_FORMAT_BARE),
+	RULE(NULL, 0, "_cuda_setDevice", IN(NEAR), CAUSE(OTHER_PROCESS), 0.6, no_context, .wording = OOM_FORMAT_BARE),
+	RULE(NULL, 0, "_cuda_init()", IN(NEAR), CAUSE(OTHER_PROCESS), 0.6, no_context, .wording = OOM_FORMAT_BARE),
 	RULE("tf-bfc-allocator", 0, "this is not a failure", IN(BEHIND), CAUSE(NOT_OOM), 0.9,
 	 "the allocator says itself that this is no failure"),
 	/* a data loader's worker */

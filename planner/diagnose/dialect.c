@@ -1,12 +1,12 @@
 /* What each program calls the things that can be changed: finding the words of a lever.
  *
- * The words are rows of dialect_training.c, dialect_serving.c and dialect_runtimes.c. A lever that a dialect leaves
+ * The words are rows of dialect_training.c, dialect_fields.c, dialect_serving.c and dialect_runtimes.c. A lever that a dialect leaves
  * out is its base's; "" says that the program has none. */
 #include <string.h>
 
 #include "answer.h"
 
-static const struct oom_dialect *const tables[] = {oom_dialects_training, oom_dialects_devices, oom_dialects_serving, oom_dialects_runtimes};
+static const struct oom_dialect *const tables[] = {oom_dialects_training, oom_dialects_fields, oom_dialects_devices, oom_dialects_serving, oom_dialects_runtimes};
 
 static const struct oom_dialect *find_in(const struct oom_dialect *table, const char *name)
 {
@@ -56,10 +56,10 @@ static bool is_other_runtime(const char *runtime)
 	return find_in(oom_dialects_runtimes, runtime) != NULL;
 }
 
-/* Of the tables of PyTorch's own frameworks and devices. */
+/* Of the tables of PyTorch's own frameworks, fields and devices. */
 static bool is_of_torch(const char *dialect)
 {
-	return find_in(oom_dialects_training, dialect) || find_in(oom_dialects_devices, dialect);
+	return find_in(oom_dialects_training, dialect) || find_in(oom_dialects_fields, dialect) || find_in(oom_dialects_devices, dialect);
 }
 
 /* These are the device's before they are the program's. */

@@ -168,8 +168,8 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	oom_fixes_of_numbers(c, cause, oom_lever_of(c, OOM_LEVER_OFFLOAD), a);
 	if (of_memory || cause == OOM_CAUSE_HOST_RAM)
 		oom_fix_add(a, "", oom_told_cost(c, cause == OOM_CAUSE_HOST_RAM));
-	/* one tensor larger than the card: nothing but that tensor helps */
-	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c))
+	/* one tensor larger than the card: nothing but that tensor helps; of a convolution its part says so */
+	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING))
 		add(c, a, "", OOM_LEVER_LIMIT);
 	/* the largest batch of a model that sees is one of images */
 	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
@@ -218,11 +218,24 @@ static uint64_t fix_by_levers(const struct asked *q, struct oom_crash_answer *a)
 			told_already |= OOM_SET(l);
 		/* one array is no second copy of the weights; of the limit, all is said above */
 		if (is_set(c, l) || is_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && big_array(c)) ||
-		    (told && l == OOM_LEVER_HOST))
+		    (told && l == OOM_LEVER_HOST && !oom_lever_own(c, l)))
 			continue;
 		add(c, a, if_it_was(q, l), instead(c, q->cause, l));
 	}
 	return told_already;
+}
+
+/* Others hold the card, and this process a part of it: beside them it may still fit. */
+static void fix_beside_others(const struct asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+	const bool trains = q->work == OOM_WORK_TRAINING, runs = q->work == OOM_WORK_INFERENCE || q->work == OOM_WORK_EVAL;
+	const enum oom_lever part = trains ? oom_part_of(c)->trains : oom_part_of(c)->runs,
+			     l = part ? part : trains ? OOM_LEVER_BATCH : q->work == OOM_WORK_EVAL ? OOM_LEVER_EVAL_BATCH : OOM_LEVER_REQUESTS;
+
+	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !shares(c) && c->known[OOM_CRASH_TOTAL] && !is_set(c, l) &&
+	    c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 8)
+		add(c, a, "to fit beside them: ", l);
 }
 
 /* A last place is made for what is worth more than the last of the levers. */
@@ -311,6 +324,7 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	}
 	told_already = fix_this_text(&q, a);
 	told_already |= fix_by_levers(&q, a);
+	fix_beside_others(&q, a);
 	fix_behind(&q, a);
 	fix_what_remains(&q, a);
 	fix_at_least(&q, a);

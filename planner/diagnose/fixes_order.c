@@ -46,6 +46,7 @@ static const struct {
 	{CAUSE(EVAL_LOGITS), ANY, 0, DO(V(EVAL), V(EVAL_BATCH))},
 	{CAUSE(LONGEST_BATCH), ANY, 0, DO(V(LONGEST), V(BATCH), V(RECOMPUTE))},
 	{CAUSE(STEP_2), ANY, 0, DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER))},
+	{CAUSE(LEAK), EVAL, 0, DO(V(EVAL), V(EVAL_BATCH))},
 	{CAUSE(LEAK), ANY, 0, DO(V(LEAK))},
 	{CAUSE(KV_CACHE), ANY, 0, DO(V(KV), V(QUANT), V(SPREAD))},
 	{CAUSE(WRONG_CAPACITY), ANY, 0, DO(V(CAPACITY))},
@@ -93,12 +94,16 @@ static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT),
 static const enum oom_lever of_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
 static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(RECOMPUTE), V(PRECISION));
 /* An engine that has its share of the card beside the trainer. */
+/* A training that is set up: states and gradients are made beside the weights. */
+static const enum oom_lever of_states_made[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER));
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
 
 /* Full before the request came: what lies there throughout is the model, a batch only passes. */
 static const enum oom_lever of_full_cards[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD), V(CONTEXT), V(REQUESTS));
 
+/* A script of one's own, which nobody made for inference alone. */
+static const enum oom_lever of_own_scripts[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(NO_GRAD), V(CONTEXT), V(QUANT), V(OFFLOAD));
 static const enum oom_lever of_refusals[OOM_MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
 static const enum oom_lever of_training_loads[OOM_MAX_LEVERS] = DO(V(LOAD), V(SHARD));
 static const enum oom_lever of_restored[OOM_MAX_LEVERS] = DO(V(RESTORE), V(SHARD), V(OPTIMIZER));
@@ -171,12 +176,14 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 	if (short_of && work == OOM_WORK_TRAINING && in_second_step(c))
 		return of_second_steps;
 	if (short_of && work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) &&
-	    (!oom_lever_of(c, OOM_LEVER_ADAPTER) || (!c->language && !oom_lever_own(c, OOM_LEVER_ADAPTER))))
+	    (!oom_lever_of(c, OOM_LEVER_ADAPTER) || (!c->language && !oom_lever_own(c, OOM_LEVER_ADAPTER))) && !(c->sharded && oom_lever_own(c, OOM_LEVER_SHARD)))
 		return of_images;
 	if (short_of && c->part == OOM_PART_GRAPHS && p->activity == OOM_ACTIVITY_SERVES)
 		return of_graphs;
 	if (short_of && work == OOM_WORK_SETUP && p->activity == OOM_ACTIVITY_TRAINS && c->engine && oom_lever_own(c, OOM_LEVER_ROOM))
 		return of_engines;
+	if (short_of && work == OOM_WORK_SETUP && c->part == OOM_PART_STATES)
+		return of_states_made;
 	if (short_of && runs && oom_lever_own(c, OOM_LEVER_TILE))
 		return of_pictures;
 	if (short_of && runs && !oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV))
@@ -185,6 +192,8 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 		return of_servers;
 	if (short_of && work == OOM_WORK_INFERENCE && fills_alone(c))
 		return of_full_cards;
+	if (short_of && work == OOM_WORK_INFERENCE && !*p->name && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+		return of_own_scripts;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if ((rows[i].causes & BIT(cause)) && (rows[i].works & BIT(work)) &&
 		    (!rows[i].phases || rows[i].phases & BIT(c->phase)))

@@ -12,7 +12,7 @@
 /* What a model's name stands behind. */
 static const char *const leads[] = {"model_name_or_path", "pretrained_model_name_or_path", "model_id_or_path", "model_name", "model_path",
 				    "model_id", "base_model", "model-path", "--model", "model=", "from_pretrained(", "vllm serve", "ollama run",
-				    "ckpt_dir", "--from_pretrained"};
+				    "ckpt_dir", "--from_pretrained", "actor-model", "actor_model", "model_dir", "--ckpt", "pretrained_model", "tokenizer_name"};
 
 static bool in_name(char ch)
 {
@@ -78,6 +78,8 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 
 			if (n > 0) {
 				c->parameters = (uint64_t)llround(n * 1e9);
+				/* who counts billions has a vocabulary */
+				c->language = true;
 				return;
 			}
 		}

@@ -204,8 +204,7 @@ static void read_paddle(struct oom_crash *c, const struct oom_excerpt *p)
 
 static void read_numpy(struct oom_crash *c, const struct oom_excerpt *p)
 {
-	if (!c->known[OOM_CRASH_TRIED])
-		oom_number_of_numpy_shape(c, p->after, p->stop);
+	oom_number_of_numpy_shape(c, p->after, p->stop);
 }
 
 static void read_tensorflow(struct oom_crash *c, const struct oom_excerpt *p)

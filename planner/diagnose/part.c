@@ -23,6 +23,9 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_ENGINE] = {NULL, OOM_LEVER_ROOM, OOM_LEVER_ROOM},
 	[OOM_PART_GRAPHS] = {"the capture of CUDA graphs, after weights and cache have taken their share", 0, OOM_LEVER_ROOM},
 	[OOM_PART_SCALED] = {"maps or masks that are scaled up to the size of the image", OOM_LEVER_SCALE, OOM_LEVER_SCALE},
+	[OOM_PART_PAIRS] = {"all pairs of two sets (boxes, points, samples): it grows with the product of both counts", OOM_LEVER_PAIRS, OOM_LEVER_PAIRS},
+	[OOM_PART_EDGES] = {"a graph's messages: one row for every edge", OOM_LEVER_EDGES, OOM_LEVER_EDGES},
+	[OOM_PART_MAPS] = {"a convolution: its maps are as large as the image, one for every channel", 0, OOM_LEVER_MAPS},
 	[OOM_PART_IMAGE] = {"the decoder of latents: images or video at full size", 0, OOM_LEVER_TILE},
 };
 
@@ -86,6 +89,10 @@ static const struct {
 	{"attention_basic", 0, OOM_PART_SCORES, 0},
 	{"baddbmm(", 0, OOM_PART_SCORES, 0},
 	{"attn_scores", 0, OOM_PART_SCORES, 0},
+	/* Transformer-XL's relative attention, which speech encoders keep */
+	{"matrix_ac", 0, OOM_PART_SCORES, 0},
+	{"matrix_bd", 0, OOM_PART_SCORES, 0},
+	{"rel_shift", 0, OOM_PART_SCORES, 0},
 	{"softmax(scores", 0, OOM_PART_SCORES, 0},
 	{"softmax(attn", 0, OOM_PART_SCORES, 0},
 	/* queries against keys: the indices of both remain */
@@ -101,6 +108,19 @@ static const struct {
 	{"matmul(query, key", 0, OOM_PART_SCORES, 0},
 	{"matmul(query_layer, key_layer", 0, OOM_PART_SCORES, 0},
 	{"_matmul_with_relative_keys", 0, OOM_PART_SCORES, 0},
+	{"cdist(", 0, OOM_PART_PAIRS, 0},
+	{"bbox_overlaps", 0, OOM_PART_PAIRS, 0},
+	{"box_iou", 0, OOM_PART_PAIRS, 0},
+	{"bbox_iou", 0, OOM_PART_PAIRS, 0},
+	{"iou_calculator", 0, OOM_PART_PAIRS, 0},
+	{"pairwise", 0, OOM_PART_PAIRS, 0},
+	{"square_distance(", 0, OOM_PART_PAIRS, 0},
+	{"chamfer", 0, OOM_PART_PAIRS, 0},
+	{"in knn", 0, OOM_PART_PAIRS, 0},
+	{"message_passing.py", 0, OOM_PART_EDGES, 0},
+	{"in message\n", 0, OOM_PART_EDGES, 0},
+	{"torch_scatter/", 0, OOM_PART_EDGES, 0},
+	{"/dgl/", 0, OOM_PART_EDGES, 0},
 	{"F.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
 	{"functional.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
 	{"vae.decode", 0, OOM_PART_IMAGE, 0},
@@ -112,6 +132,10 @@ static const struct {
 	{"in decode_latents", 0, OOM_PART_IMAGE, 0},
 	{"VideoDecode", 0, OOM_PART_IMAGE, 0},
 	{"tokenizers/wan", 0, OOM_PART_IMAGE, 0},
+	{"_conv_forward", 0, OOM_PART_MAPS, 0},
+	{"F.conv2d(", 0, OOM_PART_MAPS, 0},
+	{"F.conv3d(", 0, OOM_PART_MAPS, 0},
+	{"nn/modules/conv.py", 0, OOM_PART_MAPS, 0},
 };
 
 /* Anywhere in the traceback: what was under way says more than what it called. */
@@ -131,6 +155,13 @@ static const struct {
 	{"in capture_model", OOM_PART_GRAPHS},
 	{"in capture_one_batch_size", OOM_PART_GRAPHS},
 	{"in capture\n", OOM_PART_GRAPHS},
+	{"initialize_optimizer_states", OOM_PART_STATES},
+	/* whichever decoder of its own a node or pipeline calls */
+	{"vae.decode(", OOM_PART_IMAGE},
+	{"vae_decode(", OOM_PART_IMAGE},
+	{"in decode_first_stage", OOM_PART_IMAGE},
+	{"in tiled_decode", OOM_PART_IMAGE},
+	{"in decode_tiled", OOM_PART_IMAGE},
 	{"optimizer.load_state_dict", OOM_PART_RESTORED},
 	{"_load_optimizer_and_scheduler", OOM_PART_RESTORED},
 	{"in load_optimizer", OOM_PART_RESTORED},

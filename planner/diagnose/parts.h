@@ -55,6 +55,8 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 bool oom_decode_allocated(const char *at, const char *end, uint64_t *bytes);
 void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end);
 void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end);
+/* own_line.c; the program is known. */
+void oom_decode_own_line(struct oom_crash *c, const char *begin, const char *at, const char *end);
 
 /* scan.c: calls hit for every place in [from, to) where a trigger may begin, in order; text goes on to end. */
 typedef void (*oom_hit_fn)(void *ctx, const char *p);

@@ -28,11 +28,11 @@ static bool trains(const struct oom_crash *c)
 	       (c->cause[0].cause == OOM_CAUSE_TOO_LARGE || c->cause[0].cause == OOM_CAUSE_UNKNOWN);
 }
 
-/* A line through at least a dozen samples that explains nine tenths of their spread, and a rise of a
- * twentieth: guesses; memory that only warms up rises at once and stays. */
+/* A line through at least a dozen samples that explains nine tenths of their spread, or half as many on a line, and a rise
+ * of a twentieth: guesses; memory that only warms up rises at once and stays. */
 static bool leaks(const struct oom_crash_run *run)
 {
-	return run->memory_samples >= 12 && run->memory_fit > 0.95 && run->memory_slope > 0 &&
+	return ((run->memory_samples >= 12 && run->memory_fit > 0.95) || (run->memory_samples >= 6 && run->memory_fit > 0.98)) && run->memory_slope > 0 &&
 	       run->memory_last > 1.05 * run->memory_first;
 }
 

@@ -117,6 +117,7 @@ static const struct {
 	{OOM_LEVER_GRAPHS, "no CUDA graphs"},
 	{OOM_LEVER_OFFLOAD, "weights on the host"},
 	{OOM_LEVER_TILE, "a tiled decoder"},
+	{OOM_LEVER_NO_GRAD, "no gradients (torch.no_grad)"},
 	{OOM_LEVER_SCORES, "attention without a score matrix"},
 	{OOM_LEVER_KV, "a quantised KV cache"},
 	{OOM_LEVER_FRAGMENT, "expandable segments"},
@@ -275,6 +276,10 @@ static const struct {
 	{"finetune/lora.py", OOM_LEVER_ADAPTER},
 	{"lora.yaml", OOM_LEVER_ADAPTER},
 	{"train_network.py", OOM_LEVER_ADAPTER},
+	/* the decorator's frame, and the calls */
+	{"decorate_context", OOM_LEVER_NO_GRAD},
+	{"no_grad()", OOM_LEVER_NO_GRAD},
+	{"inference_mode()", OOM_LEVER_NO_GRAD},
 	{"VAEDecodeTiled", OOM_LEVER_TILE},
 	{"VAEEncodeTiled", OOM_LEVER_TILE},
 	{"in decode_tiled", OOM_LEVER_TILE},
@@ -338,38 +343,6 @@ static void layers(struct oom_crash *c, const char *begin, const char *end)
 	}
 }
 
-/* "Instantaneous batch size per device = 8", "batch size: 16", "Training batch size is 188": a log's line, or what people
- * write; not that of all devices, and not an evaluation's. */
-static void printed_batch(struct oom_crash *c, const char *line, const char *size, const char *stop)
-{
-	static const char *const others[] = {"alid", "eval", "Eval", "est ", "otal", "lobal", "ffective", "max", "Max"};
-	const char *p = size + strlen("atch size");
-	char number[16];
-	size_t n;
-
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (oom_text_find(line, size, others[i]))
-			return;
-	while (p < stop && p - size < 50 && !isdigit((unsigned char)*p) && *p != '.' && *p != ',' && *p != ';' && *p != '\n')
-		p++;
-	for (n = 0; p + n < stop && n + 1 < sizeof(number) && isdigit((unsigned char)p[n]); n++)
-		number[n] = p[n];
-	number[n] = 0;
-	if (n)
-		oom_told_note(c, "batch size", "batch size", strlen("batch size"), number);
-}
-
-static void printed_batches(struct oom_crash *c, const char *begin, const char *end)
-{
-	const struct oom_crash_told *t;
-
-	for (const char *p = begin; (p = oom_text_find(p, end, "atch size")); p++)
-		printed_batch(c, oom_line_begin(begin, p), p, oom_line_end(p, end));
-	t = oom_told_first(c, OOM_ABOUT_BATCH);
-	if (t && t->value <= 1)
-		c->set |= OOM_SET(OOM_LEVER_BATCH);
-}
-
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)
 {
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
@@ -403,7 +376,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 		c->engine &= !oom_text_find(begin, end, without[i]);
 	oom_decode_model_name(c, begin, end);
 	layers(c, begin, end);
-	printed_batches(c, begin, end);
+	oom_told_printed(c, begin, end);
 	/* folders of Windows: "C:\", "\Lib\site-packages" */
 	c->windows = oom_text_find(begin, end, ":\\") || oom_text_find(begin, end, "\\site-packages\\") || oom_text_find(begin, end, "..\\c10\\");
 }

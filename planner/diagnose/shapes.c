@@ -48,7 +48,7 @@ void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end
 		}
 }
 
-/* NumPy before it printed sizes: "array with shape (9681, 9681) and data type float64" */
+/* NumPy: "array with shape (9681, 9681) and data type float64"; since 1.18 its size stands before it. */
 void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *end)
 {
 	static const struct {
@@ -59,7 +59,8 @@ void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *
 		     {"uint16", 2},    {"uint32", 4},	  {"uint64", 8},  {"bool", 1},
 		     {"complex64", 8}, {"complex128", 16}};
 	const char *p = oom_text_find(at, end, "shape ("), *shape = p, *type;
-	double n = 1;
+	double n = 1, first = 0;
+	int dimensions = 0;
 
 	if (!p)
 		return;
@@ -69,10 +70,15 @@ void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *
 
 		if (stop == p)
 			return;
+		first = dimensions++ ? first : d;
 		n *= d;
 		p = stop + (*stop == ',');
 		p += *p == ' ';
 	}
+	if (dimensions > 1 && first >= 2 && first < 1e12)
+		c->first_dimension = (int64_t)first;
+	if (c->known[OOM_CRASH_TRIED])
+		return;
 	type = oom_text_find(p, end, "data type ");
 	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++) {
 		const size_t w = strlen(types[i].name);

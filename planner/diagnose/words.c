@@ -106,6 +106,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorMemoryAllocation", "cupy", "cupy", 3),
 	/* whatever space of a core it is (vmem, smem, cmem, sflag): none of them is the memory */
 	SAYS("Ran out of memory in memory space hbm", "torch-xla", "xla-tpu-hbm", 3),
+	/* the list below it, pasted without its head */
+	SAYS("Program hbm requirement", "torch-xla", "xla-tpu-hbm", 2),
 	SAYS("Ran out of memory in memory space host", "torch-xla", "xla-tpu-hbm", 3),
 	SAYS("memory in memory space ", "torch-xla", "xla-tpu-vmem", 3),
 	SAYS("memory space vmem", "torch-xla", "xla-tpu-vmem", 3),

@@ -95,7 +95,34 @@ static const struct {
 	 "RuntimeError: DataLoader worker (pid(s) 77) exited unexpectedly\nslurmstepd: error: Detected 1 oom-kill event(s) in StepId=5.batch.\n",
 	 OOM_CRASH_DATA, "", NULL, NULL, "if data was"},
 	{"the thread that pins batches", TRACE AT("site-packages/batchgenerators/dataloading/augmenter.py", "results_loop", "item = pin_memory_of_all(item)")
-	 "RuntimeError: CUDA error: out of memory\n", OOM_CRASH_DATA, "", NULL, NULL, NULL},
+	 "RuntimeError: CUDA error: out of memory\n", OOM_CRASH_DATA, "nnunet", NULL, "nnUNet_n_proc_DA", NULL},
+	{"a detector's boxes against each other", "Epoch 3\n" TRACE AT("/w/det/mmdet/core/bbox/assigners/max_iou_assigner.py", "assign", "o = self.iou_calculator(a, b)")
+	 AT("/w/det/mmdet/core/bbox/iou2d.py", "bbox_overlaps", "lt = torch.max(a[:, None], b[None])") CUDA("5.00", "0.50", "30.40", "25.00", "0.20"),
+	 OOM_CRASH_FORWARD, "mmengine", NULL, "gpu_assign_thr", NULL},
+	{"others hold the card, but there is room beside them", "Epoch 3\n" TRACE AT("/w/det/mmdet/core/bbox/assigners/max_iou_assigner.py", "assign", "o = self.iou_calculator(a, b)")
+	 CUDA("5.00", "0.50", "9.40", "9.00", "0.20"), OOM_CRASH_FORWARD, "mmengine", "outside this process", "nvidia-smi", NULL},
+	{"a whole graph has no batch", TRACE AT("/w/cells/net.py", "__train", "z = model(data)") AT("site-packages/torch_geometric/nn/conv/message_passing.py", "__lift__",
+															"return src.index_select(0, index)")
+	 CUDA("2.00", "0.50", "30.40", "28.00", "0.20"), OOM_CRASH_TRAIN_STEP, "pyg", NULL, "NeighborLoader", "halve"},
+	{"observations in an array of the host's", TRACE AT("/w/play/go.py", "main", "model.learn(n)") AT("site-packages/stable_baselines3/ppo/ppo.py", "learn", "self.collect(n)")
+	 AT("site-packages/stable_baselines3/common/buffers.py", "reset", "a = np.zeros(n)")
+	 "numpy.core._exceptions.MemoryError: Unable to allocate 9.17 GiB for an array with shape (4096, 16, 3, 100, 128) and data type float32\n",
+	 OOM_CRASH_TRAIN_STEP, "stable-baselines3", NULL, "buffer_size", NULL},
+	{"relative attention of a speech encoder", "predict_ds.batch_size=1\n" TRACE AT("/w/NeMo/transcribe_speech.py", "main", "p = trainer.predict(m)")
+	 AT("site-packages/nemo/collections/asr/attention.py", "forward", "matrix_bd = torch.matmul(q, p)") CUDA("12.00", "0.50", "30.40", "25.00", "0.20"),
+	 OOM_CRASH_INFERENCE, "nemo-asr", NULL, "change_attention_model", "tensor-model-parallel"},
+	{"a node's own decoder is a decoder", "got prompt\n" TRACE AT("/w/ComfyUI/nodes.py", "decode", "images = vae.decode(samples)")
+	 AT("/w/ComfyUI/custom_nodes/Film/vae.py", "run", "x = self.blocks(x)") CUDA("3.00", "0.50", "30.40", "25.00", "0.20"),
+	 OOM_CRASH_INFERENCE, "comfyui", NULL, "VAE Decode (Tiled)", NULL},
+	{"states that an engine makes", TRACE AT("pretrain_gpt2.py", "main", "m = setup(a)") AT("site-packages/deepspeed/zero.py", "initialize_optimizer_states", "g = torch.zeros(n)")
+	 CUDA("6.98", "2.60", "28.40", "27.90", "0.10"), OOM_CRASH_INIT, "megatron-deepspeed", NULL, "offload_optimizer", "quantised"},
+	{"an image larger than the card's first map", TRACE AT("show.py", "main", "p = net(x)") AT("net.py", "forward", "x = self.conv(x)")
+	 AT("site-packages/torch/nn/modules/conv.py", "_conv_forward", "return F.conv2d(x, w)") CUDA("33.00", "31.00", "0.30", "0.10", "0.05"),
+	 OOM_CRASH_INFERENCE, "", NULL, "a smaller image", "micro-batch"},
+	{"TPU's list without its head", "Program hbm requirement 10.96G:\n    HLO temp         10.96G\n  Largest program allocations in hbm:\n\n  1. Size: 8.77G\n",
+	 OOM_CRASH_COMPILE, "", NULL, NULL, NULL},
+	{"a script of one's own without the decorator", TRACE AT("show.py", "infer", "p = net(x)") AT("net.py", "forward", "x = self.mix(x)")
+	 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_INFERENCE, "", NULL, "fewer inputs", NULL},
 };
 
 static int wrong(const char *why, const char *what, const char *wanted, const char *got)
@@ -156,10 +183,68 @@ static void test_guesses(void **state)
 	}
 }
 
+static bool any_is(const struct oom_crash_answer *a, const char *fix, const char *evidence)
+{
+	for (size_t i = 0; fix && i < a->n_fix; i++)
+		if (strstr(a->fix[i], fix))
+			return true;
+	for (size_t i = 0; evidence && i < a->n_evidence; i++)
+		if (strstr(a->evidence[i], evidence))
+			return true;
+	return false;
+}
+
+/* What is said beside the first fix. */
+static void test_besides(void **state)
+{
+	static const struct {
+		const char *why, *text, *fix, *evidence, *never;
+	} rows[] = {
+		{"room beside others", "Epoch 3\n" TRACE AT("fit.py", "train", "loss = net(x)") AT("net.py", "forward", "x = self.mix(x)") CUDA("5.00", "0.50", "9.40", "9.00", "0.20"),
+		 "to fit beside them: halve", NULL, NULL},
+		{"a script without the decorator", TRACE AT("show.py", "infer", "p = net(x)") AT("net.py", "forward", "x = self.mix(x)") CUDA("3.00", "0.50", "30.40", "20.00", "0.20"),
+		 "torch.inference_mode()", NULL, NULL},
+		{"and with it", TRACE AT("site-packages/torch/utils/_contextlib.py", "decorate_context", "return func(a)") AT("show.py", "infer", "p = net(x)") AT("net.py", "forward",
+																		  "x = self.mix(x)")
+		 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), NULL, "no gradients", "torch.inference_mode()"},
+		{"the line outside of installed packages", TRACE AT("/w/fit/losses/near.py", "nearest", "d = a.repeat(n) * b") AT("/v/lib/python3.10/site-packages/torch/x.py", "mul", "return m(a)")
+		 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), NULL, "led to it: losses/near.py:7, in nearest: d = a.repeat(n) * b", NULL},
+		{"behind what a logger put before it", "[2024-09-09 17:43:57] [INFO] Traceback (most recent call last):\n[2024-09-09 17:43:57] [INFO] File \"fit.py\", line 18, in train\n"
+						       "[2024-09-09 17:43:57] [INFO] loss.backward()\n[2024-09-09 17:43:57] [INFO] " CUDA("3.00", "0.50", "30.40", "20.00", "0.20"),
+		 NULL, "led to it: fit.py:18, in train: loss.backward()", NULL},
+		{"IPython's frames", "OutOfMemoryError                          Traceback (most recent call last)\nFile ~/w/cells/grow.py:370, in Net.run(self, n)\n    368 for e in t:\n"
+				     "--> 370     loss = self.step(data)\n\nFile ~/e/lib/python3.10/site-packages/torch/nn/modules/module.py:1194, in Module._call_impl(self)\n"
+				     "-> 1194     return forward_call(*input)\n\n" CUDA("3.00", "0.50", "30.40", "20.00", "0.20"),
+		 NULL, "led to it: cells/grow.py:370, in Net.run: loss = self.step(data)", NULL},
+		{"a server's own files are nobody's script", TRACE AT("/v/lib/python3.10/site-packages/vllm/worker.py", "execute_model", "o = self.run(x)")
+		 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), "gpu_memory_utilization", NULL, "led to it"},
+		{"as many as the array's first number says", "numpy.core._exceptions.MemoryError: Unable to allocate 966. GiB for an array with shape (500000, 1, 3, 960, 720) and data type uint8\n",
+		 NULL, "500000, is as a rule a count", NULL},
+		{"results are kept where transcription ends in the host's memory", "python transcribe_speech.py dataset_manifest=a.json\nTranscribing:  64%|###   | 845/1320 [12:01<06:44,  1.17it/s]\n"
+										    "Detected 1 oom-kill event(s) in StepId=7.0 cgroup.\n", "transcribe_generator()", NULL, NULL},
+	};
+	int bad = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_crash c;
+		struct oom_crash_answer a;
+
+		assert_true(oom_crash_decode(rows[i].text, strlen(rows[i].text), &c));
+		oom_crash_answer(&c, &a);
+		if (((rows[i].fix || rows[i].evidence) && !any_is(&a, rows[i].fix, rows[i].evidence)) ||
+		    (rows[i].never && any_is(&a, rows[i].never, rows[i].never))) {
+			print_error("%s: it says first \"%s\", and \"%s\"\n", rows[i].why, a.n_fix ? a.fix[0] : "", a.n_evidence ? a.evidence[0] : "");
+			bad++;
+		}
+	}
+	assert_int_equal(bad, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_frames), cmocka_unit_test(test_guesses),
+		cmocka_unit_test(test_frames), cmocka_unit_test(test_guesses), cmocka_unit_test(test_besides),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,130 @@
+/* The line of a program that led to the request: of the frames before a message the innermost that lies in no installed
+ * package, since that is what its owner can change. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tables.h"
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+/* Where Python and its packages lie; paths are written with "/" (traceback.c). */
+static bool is_installed(const char *from, const char *to)
+{
+	static const char *const places[] = {"site-packages", "dist-packages", "/lib/python", "/Lib/", "<frozen", "<string>", "<timed exec>", "/runpy.py", "importlib", ".exe/", "/bin/"};
+
+	for (size_t i = 0; i < COUNT(places); i++)
+		if (oom_text_find(from, to, places[i]))
+			return true;
+	return false;
+}
+
+struct frame {
+	struct oom_span path, number, function;
+};
+
+static bool digit(char ch)
+{
+	return ch >= '0' && ch <= '9';
+}
+
+static const char *digits_end(const char *p, const char *stop)
+{
+	while (p < stop && digit(*p))
+		p++;
+	return p;
+}
+
+/* Python's: File "x.py", line 12, in f */
+static bool of_python(const char *line, const char *stop, struct frame *f)
+{
+	const char *const file = oom_text_find(line, stop, "File \""), *const close = file ? oom_text_find(file + 6, stop, "\", line ") : NULL;
+	const char *const number = close ? close + 8 : NULL, *const after = number ? digits_end(number, stop) : NULL;
+	const char *const in = after ? oom_text_find(after, stop, ", in ") : NULL;
+
+	if (!number || after == number)
+		return false;
+	f->path = (struct oom_span){file + 6, close};
+	f->number = (struct oom_span){number, after};
+	f->function = (struct oom_span){in ? in + 5 : stop, stop};
+	return true;
+}
+
+/* IPython's and Rich's: File ~/x.py:12, in f(a); /x.py:12 in f */
+static bool of_notebook(const char *line, const char *stop, struct frame *f)
+{
+	const char *const dot = oom_text_find(line, stop, ".py:"), *const number = dot ? dot + 4 : NULL;
+	const char *const after = number ? digits_end(number, stop) : NULL, *in = after ? oom_text_find(after, stop, "in ") : NULL;
+	const char *path = dot;
+
+	/* a place in a log's line is no frame */
+	if (!in || after == number || in - after > 2)
+		return false;
+	while (path > line && path[-1] != ' ' && path[-1] != '\t')
+		path--;
+	f->path = (struct oom_span){path, dot + 3};
+	f->number = (struct oom_span){number, after};
+	f->function = (struct oom_span){in + 3, stop};
+	return true;
+}
+
+/* Its last two parts: a folder says which of many "model.py" it is. */
+static const char *tail(const struct oom_span *path)
+{
+	const char *p = path->to;
+
+	for (int slashes = 0; p > path->from; p--)
+		if (p[-1] == '/' && ++slashes == 2)
+			break;
+	return p;
+}
+
+/* The code below a frame: without its indentation, or an arrow and its number; what a logger put before the frame stands
+ * before it too. */
+static struct oom_span code_of(const char *frame, const char *p, const char *to)
+{
+	const char *const stop = oom_line_end(p, to), *const file = oom_text_find(frame, p, "File \"");
+	const ptrdiff_t logged = file ? file - frame : 0;
+
+	if (logged && strspn(frame, " \t") < (size_t)logged && stop - p > logged)
+		p += logged;
+	while (p < stop && (*p == ' ' || *p == '\t' || *p == '-' || *p == '>'))
+		p++;
+	if (p < stop && digit(*p) && digits_end(p, stop) < stop && *digits_end(p, stop) == ' ')
+		p = digits_end(p, stop);
+	while (p < stop && (*p == ' ' || *p == '\t'))
+		p++;
+	/* a mark below another's code, the next frame, the error itself */
+	return p < stop && (*p == '^' || *p == '~' || oom_text_find(p, stop, "File \"") || oom_text_find(p, stop, "Error: ")) ? (struct oom_span){p, p} :
+																(struct oom_span){p, stop};
+}
+
+static void keep(struct oom_crash *c, const struct frame *f, struct oom_span code)
+{
+	const char *const path = tail(&f->path);
+	const int function = (int)strcspn(f->function.from, "(\n ") < (int)(f->function.to - f->function.from) ? (int)strcspn(f->function.from, "(\n ") :
+														 (int)(f->function.to - f->function.from);
+
+	snprintf(c->own_line, sizeof(c->own_line), "%.*s:%.*s, in %.*s%s%.*s", (int)(f->path.to - path < 60 ? f->path.to - path : 60), path,
+		 (int)(f->number.to - f->number.from < 8 ? f->number.to - f->number.from : 8), f->number.from, function < 40 ? function : 40, f->function.from,
+		 code.to > code.from ? ": " : "", (int)(code.to - code.from < 80 ? code.to - code.from : 80), code.from);
+}
+
+void oom_decode_own_line(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	char buf[32 << 10];
+	struct oom_span s;
+
+	c->own_line[0] = 0;
+	if (!c->traceback || oom_program_of(c)->activity == OOM_ACTIVITY_SERVES || oom_program_of(c)->activity == OOM_ACTIVITY_INFERS ||
+	    !oom_traceback(begin, at, end, &s))
+		return;
+	s = oom_traceback_executed(&s, buf, sizeof(buf));
+	for (const char *p = s.from; p < s.to;) {
+		const char *const stop = oom_line_end(p, s.to), *const next = stop < s.to ? stop + 1 : stop;
+		struct frame f;
+
+		if ((of_python(p, stop, &f) || of_notebook(p, stop, &f)) && !is_installed(f.path.from, f.path.to))
+			keep(c, &f, code_of(p, next, s.to));
+		p = next;
+	}
+}
