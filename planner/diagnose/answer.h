@@ -3,6 +3,8 @@
 #ifndef OOM_DIAGNOSE_ANSWER_H
 #define OOM_DIAGNOSE_ANSWER_H
 
+#include <assert.h>
+
 #include "parts.h"
 
 /* What a program does when its forward pass runs. */
@@ -62,10 +64,13 @@ enum oom_lever {
 	OOM_LEVER_SCALE,        /* what is scaled up to the size of an image */
 	OOM_LEVER_PAIRS,        /* all of one set against all of another */
 	OOM_LEVER_EDGES,        /* a graph's messages, one for every edge */
+	OOM_LEVER_FOREACH,      /* an optimizer's temporaries of all parameters at once */
+	OOM_LEVER_RESTART,      /* what a notebook's cells made before */
 	OOM_LEVER_MAPS,         /* inference: what a convolution puts out, as large as its image */
 	OOM_LEVERS
 };
 /* A bit of oom_crash.set. */
+static_assert(OOM_LEVERS <= 64, "a bit for each");
 #define OOM_SET(lever) (UINT64_C(1) << (lever))
 /* Fills c->set: the levers that the run has pulled already, by its options around at. */
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end);

@@ -67,6 +67,9 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(PIXELS) = "max_pixels lower in the processor: tokens, and the attention of what sees them, grow with the pixels",
 	  L(SCALE) = "fewer objects at once (a higher score threshold, a lower maximum of detections), or scale them one by one or on the CPU",
 	  L(TILE_SMALL) = "smaller pieces than those it works through now",
+	  L(FOREACH) = "fused=True (or foreach=False) in the optimizer: its step makes no temporaries of all parameters at once then",
+	  L(RESTART) = "restart the notebook's kernel and load only this: models and batches of earlier cells stay on the card (del, gc.collect(), torch.cuda.empty_cache() free what no"
+		       " variable and no shown traceback holds)",
 	  L(MAPS) = "a smaller image or volume, or pieces of it, or fewer at once",
 	  L(PAIRS) = "compare in pieces (a loop over chunks of one of the two sets), or on the CPU; fewer boxes, points or samples at once",
 	  L(EDGES) = "a part of the graph at a time: sampled neighbours or clusters in place of all of it, or an adjacency in sparse form (messages of all edges are not made then); "
@@ -78,6 +81,8 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(PRECISION) = "bf16=True (fp16=True before Ampere)",
 	  L(LOGITS) = "use_liger_kernel=True: the logits of the whole batch are not kept",
 	  L(OPTIMIZER) = "optim=\"adamw_bnb_8bit\", \"paged_adamw_8bit\" or \"adafactor\"",
+	  L(FOREACH) = "optim=\"adamw_torch_fused\": its step makes no temporaries of all parameters at once",
+	  L(RESTORE) = "load_best_model_at_end=False, and load the best checkpoint in a process of its own afterwards; a checkpoint to go on from is read to the host first by newer releases",
 	  L(SHARD) = "deepspeed=ds_config.json (ZeRO-2/3) or fsdp=\"full_shard auto_wrap\"",
 	  L(LENGTH) = "max_length of the tokenizer lower (this changes what is learnt)",
 	  L(LOAD_HOST) = "dtype=torch.bfloat16 in from_pretrained (fp32 takes twice as much); with several processes fsdp_cpu_ram_efficient_loading or ZeRO-3, "

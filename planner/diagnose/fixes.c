@@ -154,6 +154,21 @@ struct asked {
 	bool of_memory;                 /* there was not enough of it, or nobody knows */
 };
 
+/* What it was asked for is known, what ran is not. */
+static void of_part_of_each_work(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const struct oom_part *const part = oom_part_of(c);
+
+	if (part->trains && part->trains == part->runs && !is_set(c, part->trains)) {
+		add(c, a, "", part->trains);
+		return;
+	}
+	if (part->trains && !is_set(c, part->trains))
+		add(c, a, "if it was training: ", part->trains);
+	if (part->runs && !is_set(c, part->runs) && !c->trains)
+		add(c, a, "if it was not training: ", part->runs);
+}
+
 /* What the text's own numbers and parts ask for, before what helps everybody.  Returns what the run has already. */
 static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 {
@@ -174,7 +189,12 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	/* the largest batch of a model that sees is one of images */
 	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
 		add(c, a, "", OOM_LEVER_PIXELS);
-	if (of_memory && part && is_set(c, part))
+	/* a notebook keeps what was made before */
+	if (of_memory && c->notebook && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP) && is_own(c))
+		add(c, a, "", OOM_LEVER_RESTART);
+	if (of_memory && work == OOM_WORK_UNKNOWN)
+		of_part_of_each_work(c, a);
+	else if (of_memory && part && is_set(c, part))
 		told_already |= OOM_SET(part);
 	else if (of_memory && part)
 		add(c, a, "", instead(c, cause, part));
@@ -252,7 +272,7 @@ static void fix_behind(const struct asked *q, struct oom_crash_answer *a)
 		add(c, a, "", OOM_LEVER_SPREAD);
 	}
 	/* pieces that would be enough, were they one: behind what helps surely */
-	if (cause == OOM_CAUSE_TOO_LARGE && oom_stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT)) {
+	if (cause == OOM_CAUSE_TOO_LARGE && oom_stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT) && q->levers) {
 		if (a->n_fix == OOM_ANSWER_FIXES)
 			a->n_fix--;
 		add(c, a, "", instead(c, cause, OOM_LEVER_FRAGMENT));
@@ -306,6 +326,8 @@ static void fix_at_least(const struct asked *q, struct oom_crash_answer *a)
 		add(c, a, "", work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS);
 	if (!levers) {
 		of_each_work(c, cause, a);
+		if (cause == OOM_CAUSE_TOO_LARGE && oom_stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT))
+			add(c, a, "in any case: ", instead(c, cause, OOM_LEVER_FRAGMENT));
 		if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
 			add(c, a, "", OOM_LEVER_WATERMARK);
 	}

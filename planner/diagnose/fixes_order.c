@@ -48,6 +48,7 @@ static const struct {
 	{CAUSE(STEP_2), ANY, 0, DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER))},
 	{CAUSE(LEAK), EVAL, 0, DO(V(EVAL), V(EVAL_BATCH))},
 	{CAUSE(LEAK), ANY, 0, DO(V(LEAK))},
+	{CAUSE(KV_CACHE), INFERENCE, 0, DO(V(KV), V(REQUESTS), V(QUANT), V(SPREAD))},
 	{CAUSE(KV_CACHE), ANY, 0, DO(V(KV), V(QUANT), V(SPREAD))},
 	{CAUSE(WRONG_CAPACITY), ANY, 0, DO(V(CAPACITY))},
 	{CAUSE(WATERMARK_CAP), ANY, 0, DO(V(WATERMARK), V(QUANT))},
@@ -104,6 +105,7 @@ static const enum oom_lever of_full_cards[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLO
 
 /* A script of one's own, which nobody made for inference alone. */
 static const enum oom_lever of_own_scripts[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(NO_GRAD), V(CONTEXT), V(QUANT), V(OFFLOAD));
+static const enum oom_lever of_own_full[OOM_MAX_LEVERS] = DO(V(NO_GRAD), V(REQUESTS), V(CONTEXT), V(QUANT));
 static const enum oom_lever of_refusals[OOM_MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
 static const enum oom_lever of_training_loads[OOM_MAX_LEVERS] = DO(V(LOAD), V(SHARD));
 static const enum oom_lever of_restored[OOM_MAX_LEVERS] = DO(V(RESTORE), V(SHARD), V(OPTIMIZER));
@@ -163,11 +165,11 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 		return of_refusals;
 	if (short_of && c->part == OOM_PART_TRACE)
 		return of_traces;
+	if (short_of && c->part == OOM_PART_RESTORED)
+		return of_restored;
 	/* a device map is no way to train on many */
 	if (short_of && work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && c->trains && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_of(c, OOM_LEVER_SHARD))
 		return of_training_loads;
-	if (short_of && c->part == OOM_PART_RESTORED)
-		return of_restored;
 	/* XLA compiles a whole step */
 	if (short_of && work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
 		return of_compiled_steps;
@@ -184,16 +186,20 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 		return of_engines;
 	if (short_of && work == OOM_WORK_SETUP && c->part == OOM_PART_STATES)
 		return of_states_made;
+	/* an engine that shards is made of weights that every rank moved to its card whole */
+	if (short_of && work == OOM_WORK_SETUP && c->phase == OOM_CRASH_INIT && c->sharded && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_own(c, OOM_LEVER_SHARD))
+		return of_training_loads;
 	if (short_of && runs && oom_lever_own(c, OOM_LEVER_TILE))
 		return of_pictures;
 	if (short_of && runs && !oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV))
 		return of_layers;
 	if (short_of && work == OOM_WORK_INFERENCE && p->activity == OOM_ACTIVITY_SERVES)
 		return of_servers;
-	if (short_of && work == OOM_WORK_INFERENCE && fills_alone(c))
+	/* without weights of billions it is not they that fill the card */
+	if (short_of && work == OOM_WORK_INFERENCE && fills_alone(c) && (*p->name || c->language))
 		return of_full_cards;
 	if (short_of && work == OOM_WORK_INFERENCE && !*p->name && oom_runtime_is(c, OOM_RUNTIME_TORCH))
-		return of_own_scripts;
+		return fills_alone(c) ? of_own_full : of_own_scripts;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if ((rows[i].causes & BIT(cause)) && (rows[i].works & BIT(work)) &&
 		    (!rows[i].phases || rows[i].phases & BIT(c->phase)))

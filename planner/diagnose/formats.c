@@ -82,6 +82,8 @@ static const struct oom_format formats[] = {
 	    .first = {OOM_LEVER_CONTEXT, OOM_LEVER_REQUESTS},
 	    .ran_out_of = "found no room in LMCache's pool for another part of the KV cache: that part is not kept, which alone ends nothing",
 	    .settle = "the lines below it, if the program ended: another error ended it"),
+	ROW("sglang-slots", 0, 0, NULL, .ran_out_of = "has no slot left for another request: a count, not bytes", .first = {OOM_LEVER_REQUESTS},
+	    .settle = "the requests that run when it dies against --max-running-requests: where fewer run than that, it is a defect of that version"),
 	ROW("trtllm-executor", 0, 0, NULL, NULL),
 	ROW("xla-tpu-hbm", OOM_FORMAT_PROGRAM, 0, NULL, NULL),
 	ROW("xla-early-abort", OOM_FORMAT_PROGRAM, 0, NULL, NULL),

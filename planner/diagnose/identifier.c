@@ -75,7 +75,7 @@ static const struct {
 	{"capture", OOM_CRASH_INIT, NULL}, {"profile", OOM_CRASH_INIT, NULL},
 	/* an engine runs a batch of nothing before it serves: "_dummy_run", "dummy_sampler_run" */
 	{"dummy", OOM_CRASH_INIT, "loss input inputs tokens"},
-	{"train", OOM_CRASH_TRAIN_STEP, NULL}, {"training", OOM_CRASH_TRAIN_STEP, NULL}, {"finetune", OOM_CRASH_TRAIN_STEP, NULL}, {"learn", OOM_CRASH_TRAIN_STEP, NULL},
+	{"train", OOM_CRASH_TRAIN_STEP, NULL}, {"training", OOM_CRASH_TRAIN_STEP, NULL}, {"finetune", OOM_CRASH_TRAIN_STEP, NULL}, {"learn", OOM_CRASH_TRAIN_STEP, NULL}, {"retrain", OOM_CRASH_TRAIN_STEP, NULL},
 	{"optimizer", OOM_CRASH_OPTIMIZER, "init"}, {"adamw", OOM_CRASH_OPTIMIZER, NULL},
 	{"prefill", OOM_CRASH_INFERENCE, NULL}, {"~generat", OOM_CRASH_INFERENCE, "data qkv mask anchor anchors proposal proposals position grid points noise square labels targets generator"}, {"decode", OOM_CRASH_INFERENCE, NULL},
 	{"~sampl", OOM_CRASH_INFERENCE, NULL}, {"~infer", OOM_CRASH_INFERENCE, NULL}, {"~predict", OOM_CRASH_INFERENCE, NULL},

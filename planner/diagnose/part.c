@@ -14,6 +14,7 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_SCRATCH] = {"the scratch buffer of the computation graph, not weights or cache", 0, OOM_LEVER_SCRATCH},
 	[OOM_PART_WEIGHTS] = {"weights", 0, 0},
 	[OOM_PART_STATES] = {"the optimizer's states or its temporaries", OOM_LEVER_OPTIMIZER, 0},
+	[OOM_PART_TEMPORARIES] = {"temporaries of the optimizer, which works on all parameters at once (foreach)", OOM_LEVER_FOREACH, 0},
 	[OOM_PART_GATHERED] = {"parameters or gradients gathered from the other ranks", OOM_LEVER_GATHER, 0},
 	[OOM_PART_TRACE] = {"a trace for export: the model runs once with its dummy inputs, beside all its weights", 0, 0},
 	[OOM_PART_SAMPLER] = {"the sampler's model itself, not the decoder of its result", 0, 0},
@@ -60,10 +61,12 @@ static const struct {
 	{"lm_head(", 0, OOM_PART_LOGITS, 0},
 	{"logits.float()", 0, OOM_PART_LOGITS, 0},
 	{"logits = ", 0, OOM_PART_LOGITS, 0},
-	{"_multi_tensor_", 0, OOM_PART_STATES, 0},
+	/* states are made by _init_group, before it works on them */
+	{"in _init_group", 0, OOM_PART_STATES, 0},
+	{"_foreach_", 0, OOM_PART_TEMPORARIES, 0},
+	{"_multi_tensor_", 0, OOM_PART_TEMPORARIES, 0},
 	{"_single_tensor_", 0, OOM_PART_STATES, 0},
 	{"exp_avg", 0, OOM_PART_STATES, 0},
-	{"in _init_group", 0, OOM_PART_STATES, 0},
 	{"all_gather", 0, OOM_PART_GATHERED, 0},
 	{"wait_for_unshard", 0, OOM_PART_GATHERED, 0},
 	{"_alloc_padded_unsharded", 0, OOM_PART_GATHERED, 0},
@@ -129,6 +132,7 @@ static const struct {
 	{"VAE decoding", 0, OOM_PART_IMAGE, 0},
 	{"autoencoder_kl", 0, OOM_PART_IMAGE, 0},
 	{"VAEDecode", 0, OOM_PART_IMAGE, 0},
+	{"latents_to_image", 0, OOM_PART_IMAGE, 0},
 	{"in decode_latents", 0, OOM_PART_IMAGE, 0},
 	{"VideoDecode", 0, OOM_PART_IMAGE, 0},
 	{"tokenizers/wan", 0, OOM_PART_IMAGE, 0},
@@ -162,6 +166,7 @@ static const struct {
 	{"in decode_first_stage", OOM_PART_IMAGE},
 	{"in tiled_decode", OOM_PART_IMAGE},
 	{"in decode_tiled", OOM_PART_IMAGE},
+	{"_load_best_model", OOM_PART_RESTORED},
 	{"optimizer.load_state_dict", OOM_PART_RESTORED},
 	{"_load_optimizer_and_scheduler", OOM_PART_RESTORED},
 	{"in load_optimizer", OOM_PART_RESTORED},
@@ -255,7 +260,7 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	static const char *const traces[] = {"torch/onnx/", "torch\\onnx\\", "torch.onnx.export(", "TracerWarning",
 					     "torch/jit/_trace.py", "optimum/exporters", NULL};
 	/* models of language have a vocabulary */
-	static const char *const language[] = {"logits", "vocab", "transformers", "ForCausalLM", "lm_head", "llama", "Llama", "gpt", "GPT",
+	static const char *const language[] = {"vocab", "log_prob", "logprob", "transformers", "ForCausalLM", "lm_head", "llama", "Llama", "gpt", "GPT",
 					       "Qwen", "qwen", "megatron", "trl", "unsloth", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", "trainer.py", NULL};
 	/* of models that see, not of those that draw */
 	static const char *const pixels[] = {"max_pixels", "_vl/", "_vl.py", "vision_tower", "pixel_values", "grid_thw", "limit_mm_per_prompt", "limit-mm-per-prompt",
@@ -291,6 +296,7 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	} else if (*c->largest) {
 		c->part = find(c->largest, c->largest + strlen(c->largest), false, tried);
 	}
+	/* without a vocabulary it is a loss, if anything is learnt */
 	if (c->part == OOM_PART_LOGITS && !c->language)
-		c->part = OOM_PART_LOSS;
+		c->part = c->phase == OOM_CRASH_INFERENCE || c->phase == OOM_CRASH_EVAL ? OOM_PART_UNKNOWN : OOM_PART_LOSS;
 }

@@ -161,6 +161,22 @@ static bool by_placing(struct oom_crash *c, const struct oom_span *s)
 	return false;
 }
 
+/* An optimizer that calls the step's closure has the backward pass below it. */
+static void backward_below(struct oom_crash *c, const struct oom_span *s)
+{
+	static const char *const passes[] = {", in backward", "run_backward", ".backward("}, *const steps[] = {"ptimizer_step", "optimizer.step(", ", in step"};
+	const char *pass = NULL, *step = NULL;
+
+	for (size_t i = 0; c->phase == OOM_CRASH_OPTIMIZER && i < COUNT(passes); i++) {
+		const char *const p = oom_text_last(s->from, s->to, passes[i]), *const q = oom_text_last(s->from, s->to, steps[i]);
+
+		pass = p > pass ? p : pass;
+		step = q > step ? q : step;
+	}
+	if (pass && step && pass > step)
+		oom_phase_settle(c, OOM_CRASH_BACKWARD, 0.8, "a backward pass below the optimizer's step");
+}
+
 static bool by_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	char buf[32 << 10];
@@ -172,8 +188,10 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	s = oom_traceback_executed(&s, buf, sizeof(buf));
 	if ((!oom_text_find(s.from, s.to, "torchinductor_") &&
 	     oom_phase_by_word(c, oom_phase_of_compiling, s.from, s.to, 0.9)) ||
-	    oom_phase_by_word(c, oom_phase_of_frame, s.from, s.to, 0.9))
+	    oom_phase_by_word(c, oom_phase_of_frame, s.from, s.to, 0.9)) {
+		backward_below(c, &s);
 		return true;
+	}
 	if (innermost_is(&s, "__init__") || innermost_is(&s, "init\n") || innermost_is(&s, "reset_parameters"))
 		/* a program that only infers loads the model that it makes */
 		return oom_phase_settle(c, oom_program_of(c)->activity == OOM_ACTIVITY_INFERS ? OOM_CRASH_LOAD : OOM_CRASH_INIT, 0.7,
@@ -349,7 +367,9 @@ static bool trains(const struct oom_crash *c, const char *begin, const char *at,
 	struct oom_span s;
 	struct oom_crash said = *c;
 
-	if (oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS || differentiates(c, begin, end))
+	/* ranks of a program that nobody made to serve */
+	if (oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS || differentiates(c, begin, end) ||
+	    (c->rank >= 0 && c->phase == OOM_CRASH_FORWARD && oom_program_of(c)->activity == OOM_ACTIVITY_EITHER))
 		return true;
 	if (ends_traceback(c) && oom_traceback(begin, at, end, &s)) {
 		s = oom_traceback_executed(&s, buf, sizeof(buf));

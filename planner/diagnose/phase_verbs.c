@@ -39,6 +39,7 @@ static const struct {
 	{"evaluating", OOM_CRASH_EVAL, false}, {"validating", OOM_CRASH_EVAL, false},
 	/* heads of counters: "Evaluation  [2750/5000]", "Test:  [ 10/313]", "Testing DataLoader 0:" */
 	{"evaluation", OOM_CRASH_EVAL, false}, {"validation", OOM_CRASH_EVAL, false}, {"test", OOM_CRASH_EVAL, false}, {"testing", OOM_CRASH_EVAL, false},
+	{"val", OOM_CRASH_EVAL, false},
 	{"inference", OOM_CRASH_INFERENCE, false}, {"rendering", OOM_CRASH_INFERENCE, false}, {"upscaling", OOM_CRASH_INFERENCE, false},
 	{"extracting", OOM_CRASH_INFERENCE, false}, {"embedding", OOM_CRASH_INFERENCE, false}, {"encoding", OOM_CRASH_INFERENCE, false},
 	{"fetching", OOM_CRASH_LOAD, false}, {"calibrating", OOM_CRASH_INFERENCE, false},
@@ -99,7 +100,7 @@ enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *ove
 		if (p < end && (*p == '_' || *p == '(' || *p == '='))
 			continue;
 		for (size_t i = 0; n && i < sizeof(verbs) / sizeof(verbs[0]); i++)
-			if (!strcmp(word, verbs[i].word)) {
+			if (!strcmp(word, verbs[i].word) && !(verbs[i].phase == OOM_CRASH_EVAL && oom_text_find(p, end - p > 8 ? p + 8 : end, "oss"))) {
 				/* a logger that is named after it goes on: "llama_model_loader: loaded meta data" */
 				*over = (verbs[i].over && !(k && oom_identifier_phase(line, first_word(line, end)) == verbs[i].phase)) ||
 					ended(p, end);

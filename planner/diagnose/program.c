@@ -13,13 +13,14 @@
  * themselves. */
 static const struct oom_program programs[] = {
 	{"pytest", "a test run", OOM_ACTIVITY_TESTS, "torch",
-	 {"@_pytest", "short test summary info", "::test_", "pytest ", "@unittest", "PYTORCH_TEST_WITH"}, NULL, {NULL}},
+	 {"@_pytest", "short test summary info", "::test_", "pytest ", "____ Test", "____ test_", "@unittest", "PYTORCH_TEST_WITH"}, NULL, {NULL}},
 	{"framepack", "FramePack", OOM_ACTIVITY_INFERS, "framepack", {"@FramePack", "@diffusers_helper"}, NULL, {NULL}},
 	{"comfyui", "ComfyUI", OOM_ACTIVITY_INFERS, "comfyui",
 	 {"ComfyUI", "comfyui", "comfy-env", "@comfy", "@comfy_extras", "got prompt", "comfy.ldm", "KSampler", "ran out of memory on your GPU"}, "diffusers-train", {NULL}},
 	{"webui", "the Stable Diffusion web UI", OOM_ACTIVITY_INFERS, "webui",
-	 {"stable-diffusion-webui", "sd.webui", "AUTOMATIC1111", "Fooocus", "@ldm_patched", "sd_hijack", "@invokeai", "InvokeAI", "modules/processing.py", "sd_samplers",
+	 {"stable-diffusion-webui", "sd.webui", "AUTOMATIC1111", "Fooocus", "@ldm_patched", "sd_hijack", "modules/processing.py", "sd_samplers",
 	  "memmon.py", "[Unload] Trying to free", "[Memory Management]"}, "diffusers-train", {NULL}},
+	{"invokeai", "InvokeAI", OOM_ACTIVITY_INFERS, "invokeai", {"@invokeai", "InvokeAI"}, "diffusers-train", {NULL}},
 	{"forge", "Stable Diffusion WebUI Forge", OOM_ACTIVITY_INFERS, "forge", {"modules_forge", "distilled_cfg_scale", "@backend/memory_management",
 	    "To load target model KModel"}, "diffusers-train", {NULL}},
 	/* the makers' own scripts, by the files that only infer; others train with their modules */

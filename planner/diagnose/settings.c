@@ -377,6 +377,11 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	oom_decode_model_name(c, begin, end);
 	layers(c, begin, end);
 	oom_told_printed(c, begin, end);
+	c->notebook = oom_text_find(begin, end, "Cell In[") || oom_text_find(begin, end, "<ipython-input") || oom_text_find(begin, end, "/tmp/ipykernel_") ||
+		      oom_text_find(begin, end, "Input \x1b[") || oom_text_find(begin, end, "Input In [");
+	/* accelerate halved it until nothing was left */
+	if (oom_text_find(begin, end, "No executable batch size found"))
+		c->set |= OOM_SET(OOM_LEVER_BATCH);
 	/* folders of Windows: "C:\", "\Lib\site-packages" */
 	c->windows = oom_text_find(begin, end, ":\\") || oom_text_find(begin, end, "\\site-packages\\") || oom_text_find(begin, end, "..\\c10\\");
 }

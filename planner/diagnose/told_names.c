@@ -67,14 +67,14 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n)
 static void printed_batch(struct oom_crash *c, const char *line, const char *size, const char *stop)
 {
 	static const char *const others[] = {"alid", "eval", "Eval", "est ", "otal", "lobal", "ffective", "max", "Max"};
-	const char *p = size + strlen("atch size");
+	const char *p = size;
 	char number[16];
 	size_t n;
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (oom_text_find(line, size, others[i]))
 			return;
-	while (p < stop && p - size < 50 && !isdigit((unsigned char)*p) && *p != '.' && *p != ',' && *p != ';' && *p != '\n')
+	while (p < stop && p - size < 60 && !isdigit((unsigned char)*p) && *p != '.' && *p != ',' && *p != ';' && *p != '\n')
 		p++;
 	for (n = 0; p + n < stop && n + 1 < sizeof(number) && isdigit((unsigned char)p[n]); n++)
 		number[n] = p[n];
@@ -85,10 +85,14 @@ static void printed_batch(struct oom_crash *c, const char *line, const char *siz
 
 void oom_told_printed(struct oom_crash *c, const char *begin, const char *end)
 {
+	static const char *const spelled[] = {"atch size", "atchsize\xe8", "atchsize \xe8", "atch_size\xe8", "atch_size \xe8", "atchsize to", "atch_size to", "atchsize of",
+					      "atch_size of", "atchsize is", "atch_size is"};
 	const struct oom_crash_told *t;
 
-	for (const char *p = begin; (p = oom_text_find(p, end, "atch size")); p++)
-		printed_batch(c, oom_line_begin(begin, p), p, oom_line_end(p, end));
+	/* the rest is people's: "batchsize" before a word or a sign of Chinese */
+	for (size_t i = 0; i < sizeof(spelled) / sizeof(spelled[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, spelled[i])); p++)
+			printed_batch(c, oom_line_begin(begin, p), p, oom_line_end(p, end));
 	t = oom_told_first(c, OOM_ABOUT_BATCH);
 	if (t && t->value <= 1)
 		c->set |= OOM_SET(OOM_LEVER_BATCH);

@@ -206,6 +206,9 @@ static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_
 	for (size_t i = 0; i < sizeof(abouts) / sizeof(abouts[0]); i++)
 		for (size_t k = 0; abouts[i].lever == lever && !t && k < 2; k++)
 			t = abouts[i].about[k] == OOM_ABOUT_ELSE ? NULL : oom_told_first(c, abouts[i].about[k]);
+	/* a printed configuration may be the one it was trained with; a command is this run's */
+	if (t && (lever == OOM_LEVER_REQUESTS || lever == OOM_LEVER_CONTEXT) && *t->name != '-' && !strchr(t->name, ' '))
+		return NULL;
 	return t;
 }
 

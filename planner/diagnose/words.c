@@ -133,6 +133,7 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("Not enough memory to handle", "tgi", "tgi-prefill-budget", 3),
 	SAYS("Prefill out of memory", "sglang", "sglang-prefill", 3),
 	SAYS("Decode out of memory", "sglang", "sglang-decode", 3),
+	SAYS("alloc_req_slots runs out of memory", "sglang", "sglang-slots", 3),
 	SAYS("memory capacity is unbalanced", "sglang", "sglang-unbalanced", 3),
 	SAYS("Error in memory profiling. Initial free", "vllm", "vllm-profiling", 3),
 	SAYS("nsufficient VRAM for model", "exllama", "exllama-vram", 3),

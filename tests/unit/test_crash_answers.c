@@ -98,7 +98,7 @@ static const struct {
 						 AT("/l/transformers/models/m.py", "forward", "k = torch.cat([past_key_value[0], k], dim=2)") CUDA,
 	 OOM_CRASH_INFERENCE, OOM_PART_KV, OOM_CAUSE_TOO_LARGE, "generate", OOM_WORK_INFERENCE, "cache_implementation", TRAINING},
 	{"huggingface/trl#2776", AT("/l/torch/optim/adamw.py", "_multi_tensor_adamw", "torch._foreach_sqrt(exp_avg_sqs)") CUDA, OOM_CRASH_OPTIMIZER,
-	 OOM_PART_STATES, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_TRAINING, "8-bit", NULL},
+	 OOM_PART_TEMPORARIES, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_TRAINING, "8-bit", NULL},
 	/* limits, codes and arrays of the host */
 	{"kubernetes/kubernetes#122256", "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:       137\n", OOM_CRASH_UNKNOWN,
 	 OOM_PART_UNKNOWN, OOM_CAUSE_UNKNOWN, "", OOM_WORK_UNKNOWN, NULL, "resources.limits.memory"},

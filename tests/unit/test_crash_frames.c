@@ -123,6 +123,36 @@ static const struct {
 	 OOM_CRASH_COMPILE, "", NULL, NULL, NULL},
 	{"a script of one's own without the decorator", TRACE AT("show.py", "infer", "p = net(x)") AT("net.py", "forward", "x = self.mix(x)")
 	 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_INFERENCE, "", NULL, "fewer inputs", NULL},
+	{"a step around a closure has the backward pass below it", TRACE AT("/w/fold/fit.py", "main", "trainer.fit(m)")
+	 AT("site-packages/pytorch_lightning/loops/automatic.py", "_optimizer_step", "call(h)") AT("site-packages/deepspeed/engine.py", "backward", "self.o.backward(loss)")
+	 CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_BACKWARD, "lightning", NULL, NULL, NULL},
+	{"a folder of vLLM's is no request", "(EngineCore pid=9) ERROR [core.py:1] EngineCore failed to start.\n(EngineCore pid=9) ERROR [core.py:1]   File \"/l/vllm/v1/engine/core.py\", line 5, in run\n"
+					       "(EngineCore pid=9) ERROR [core.py:1] " CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_INIT, "vllm", NULL, "gpu_memory_utilization", "micro-batch"},
+	{"SGLang's pool of tokens", "RuntimeError: Decode out of memory. Try to lower your batch size.\nTry to allocate 148 tokens.\n\nsglang --mem-fraction-static 0.8\n",
+	 OOM_CRASH_INFERENCE, "sglang", "the pool of tokens", "--mem-fraction-static 0.8 -> 0.9", NULL},
+	{"SGLang's slots are a count", "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`.\n", OOM_CRASH_INFERENCE, "sglang",
+	 "slots for requests", "--max-running-requests lower", "mem-fraction"},
+	{"the best model is read beside the one that was trained", TRACE AT("fit.py", "main", "trainer.train()") AT("site-packages/transformers/trainer.py", "_inner_training_loop", "self._load_best_model()")
+	 AT("site-packages/torch/serialization.py", "load", "return _load(f)") CUDA("0.06", "0.01", "31.30", "30.60", "0.05"), OOM_CRASH_LOAD, "trainer", NULL, "load_best_model_at_end=False", NULL},
+	{"a notebook keeps what was made before", "OutOfMemoryError      Traceback (most recent call last)\nCell In[8], line 2\n----> 2 base = AutoModelForCausalLM.from_pretrained(name)\n\n"
+						   CUDA("0.06", "0.01", "31.30", "30.60", "0.05"), OOM_CRASH_LOAD, "transformers", NULL, "restart the notebook's kernel", NULL},
+	{"an engine that shards moved the whole model first", "[rank2]: " TRACE "[rank2]: " AT("tune.py", "main", "m = FSDP(m)") "[rank2]: " AT("/l/torch/distributed/fsdp/_init_utils.py", "_move_module_to_device", "f(p)")
+	 "[rank2]: " CUDA("0.11", "0.03", "31.30", "30.90", "0.05"), OOM_CRASH_INIT, "fsdp", NULL, "sync_module_states", "quantised"},
+	{"temporaries of all parameters", TRACE AT("fit.py", "train", "opt.step()") AT("site-packages/torch/optim/adamw.py", "_multi_tensor_adamw", "s = torch._foreach_sqrt(v)")
+	 CUDA("0.80", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_OPTIMIZER, "", NULL, "fused=True", NULL},
+	{"ranks that run a model forward train it", "[rank0]:   File \"/l/peft/tuners/tuners_utils.py\", line 193, in forward\n[rank0]:     return self.model.forward(x)\n"
+						     "[rank0]:   File \"/l/transformers/models/llama/modeling_llama.py\", line 8, in forward\n[rank0]:     logits = self.lm_head(h)\n[rank0]: "
+						     CUDA("3.90", "2.10", "28.40", "27.90", "0.20"), OOM_CRASH_FORWARD, "transformers", NULL, "use_liger_kernel", "prompts"},
+	{"scores, and nobody says what ran", TRACE AT("net.py", "forward", "attn_weights = torch.matmul(q, k)") CUDA("3.90", "2.10", "28.40", "27.90", "0.20"), OOM_CRASH_FORWARD, "", NULL,
+	 "attention without the full", NULL},
+	{"InvokeAI's own configuration", TRACE AT("site-packages/invokeai/app/invocations/latents_to_image.py", "invoke", "i = vae.decode(l)") CUDA("3.90", "2.10", "28.40", "27.90", "0.20"),
+	 OOM_CRASH_INFERENCE, "invokeai", NULL, "force_tiled_decode", NULL},
+	{"a header of pytest's", "E   " CUDA("3.90", "2.10", "28.40", "27.90", "0.20") "______________ TestCast.test_checkpointing ______________\n", OOM_CRASH_TEST, "pytest", NULL, NULL, "micro-batch"},
+	{"no batch at all fitted", "No executable batch size found, reached zero.\n" TRACE AT("/x/sd_dreambooth_extension/train_dreambooth.py", "inner_loop", "n = unet(x)")
+	 AT("site-packages/torch/nn/modules/conv.py", "_conv_forward", "return F.conv2d(x)") CUDA("0.02", "0.01", "31.30", "30.60", "0.05"), OOM_CRASH_FORWARD, "kohya", NULL,
+	 "--gradient_checkpointing", "--train_batch_size 1"},
+	{"outputs of a segmentation are no vocabulary", TRACE AT("site-packages/nnunetv2/inference/predict.py", "predict_sliding_window", "predicted_logits = torch.zeros(n)")
+	 CUDA("10.12", "7.91", "15.60", "15.11", "0.03"), OOM_CRASH_INFERENCE, "nnunet", NULL, "--disable_tta", "chunked cross-entropy"},
 };
 
 static int wrong(const char *why, const char *what, const char *wanted, const char *got)
