@@ -263,6 +263,11 @@ static void evaluation(struct oom_crash *c, const char *begin, const char *at)
 			    "the crash is in a forward pass of the evaluation");
 			return;
 		}
+	/* one request whose kind is known is no pile of outputs */
+	if (oom_part_of(c)->noun && c->part != OOM_PART_LOGITS && c->part != OOM_PART_LOSS && c->part != OOM_PART_JOINED) {
+		oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, 0.45, "the crash is in the evaluation loop");
+		return;
+	}
 	/* frames show the loop; words may be of any program that evaluates */
 	oom_cause_say(c, OOM_CAUSE_EVAL_LOGITS, c->phase_confidence >= 0.7 ? 0.65 : 0.45, "the crash is in the evaluation loop");
 }
@@ -280,6 +285,18 @@ static void smi_says(struct oom_crash *c)
 	oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, early ? 0.7 : 0.55, "nvidia-smi shows the card full");
 }
 
+/* "total += loss": each step's graph hangs on the sum, and all its activations with it. */
+static bool sums_graphs(const struct oom_crash *c)
+{
+	static const char *const numbers[] = {".item()", ".detach()", "float(", ".data", ".cpu()", NULL};
+	const char *const code = strstr(c->own_line, ": "), *const sum = code ? strstr(code, "loss += ") : NULL;
+
+	for (size_t i = 0; sum && numbers[i]; i++)
+		if (strstr(sum, numbers[i]))
+			return false;
+	return sum != NULL;
+}
+
 /* Where the part of the run tells, before the numbers do. */
 static void of_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
@@ -290,6 +307,8 @@ static void of_phase(struct oom_crash *c, const char *begin, const char *at, con
 	    oom_text_find(begin, end, "skipping batch") || c->ooms > 1)
 		oom_cause_say(c, OOM_CAUSE_LONGEST_BATCH, 0.75,
 			      "training recovered from it and went on: only some batches do not fit");
+	if (sums_graphs(c))
+		oom_cause_say(c, OOM_CAUSE_LEAK, 0.5, "a loss is added up with its graph, which keeps every step's activations if the sum outlives the step");
 	if (c->phase == OOM_CRASH_OPTIMIZER)
 		oom_cause_say(c, OOM_CAUSE_STEP_2, 0.4, "the optimizer's state is made in the first step");
 }

@@ -117,6 +117,8 @@ const struct oom_cause_rule oom_causes_named[] = {
 	RULE("tf-bfc-allocator", 0, "this is not a failure", IN(BEHIND), CAUSE(NOT_OOM), 0.9,
 	 "the allocator says itself that this is no failure"),
 	/* a data loader's worker */
+	RULE("datasets-map-died", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.6, "a process of map() ended without saying why: killed for memory as a rule", .more = true),
+	RULE("datasets-map-died", 0, NULL, IN(ANY), CAUSE(UNKNOWN), 0.35, "or it crashed by itself"),
 	RULE("dataloader-signal", 0, "Bus error", IN(BEHIND), CAUSE(SHM), 0.95, "a worker died of a bus error"),
 	RULE("dataloader-signal", 0, "shared memory", IN(BEHIND), CAUSE(SHM), 0.95, "a worker died of a bus error"),
 	RULE("dataloader-signal", 0, "Segmentation fault", IN(LINE), CAUSE(NOT_OOM), 0.9, "a worker crashed by itself"),

@@ -111,7 +111,8 @@ const struct oom_dialect oom_dialects_fields[] = {
 	  L(OPTIMIZER) = "--use_8bit_adam (--optimizer_type AdamW8bit or Adafactor)",
 	  L(LOGITS) = "--xformers or --sdpa; --cache_latents and --cache_text_encoder_outputs: the VAE and the text encoders leave the card",
 	  L(LENGTH) = "a smaller --resolution (this changes what is learnt)",
-	  L(EVAL_BATCH) = "no sample images while training",
+	  L(EVAL) = "",
+	  L(EVAL_BATCH) = "fewer validation images (--num_validation_images 1) or none (no --validation_prompt), as their pipeline lies beside the training; or enable_model_cpu_offload() on it",
 	  L(LOAD) = "--lowram, --fp8_base or a quantised base model; free what else is on the card",
 	  L(SHARD) = "--blocks_to_swap, or DeepSpeed ZeRO-2"}},
 	/* reinforcement learning: what is kept of it lies in the host's memory */

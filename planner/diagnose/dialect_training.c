@@ -68,6 +68,8 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(SCALE) = "fewer objects at once (a higher score threshold, a lower maximum of detections), or scale them one by one or on the CPU",
 	  L(TILE_SMALL) = "smaller pieces than those it works through now",
 	  L(FOREACH) = "fused=True (or foreach=False) in the optimizer: its step makes no temporaries of all parameters at once then",
+	  L(RAYS) = "fewer rays at once: a lower chunk (net_chunk, rayschunk) where images are rendered, fewer rays per batch (num_rays, N_rand) in training; results of each chunk"
+		    " to the host (.cpu()), smaller images",
 	  L(RESTART) = "restart the notebook's kernel and load only this: models and batches of earlier cells stay on the card (del, gc.collect(), torch.cuda.empty_cache() free what no"
 		       " variable and no shown traceback holds)",
 	  L(MAPS) = "a smaller image or volume, or pieces of it, or fewer at once",

@@ -108,6 +108,9 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	/* the trial run comes before the cache that the share is for */
 	if (l == OOM_LEVER_ROOM && c->part == OOM_PART_WARMUP)
 		return true;
+	/* a model that moves is no batch */
+	if (l == OOM_LEVER_PLACE && c->part == OOM_PART_WEIGHTS)
+		return true;
 	/* images of one size have no longest */
 	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l))
 		return true;
@@ -245,6 +248,15 @@ static uint64_t fix_by_levers(const struct asked *q, struct oom_crash_answer *a)
 	return told_already;
 }
 
+/* Not the likeliest cause, but likely: what is kept from step to step. */
+static bool of_memory_leaks(const struct asked *q)
+{
+	for (size_t i = 1; q->of_memory && i < q->c->n_causes; i++)
+		if (q->c->cause[i].cause == OOM_CAUSE_LEAK && q->c->cause[i].confidence >= 0.5)
+			return true;
+	return false;
+}
+
 /* Others hold the card, and this process a part of it: beside them it may still fit. */
 static void fix_beside_others(const struct asked *q, struct oom_crash_answer *a)
 {
@@ -346,6 +358,8 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	}
 	told_already = fix_this_text(&q, a);
 	told_already |= fix_by_levers(&q, a);
+	if (of_memory_leaks(&q))
+		add(c, a, "", OOM_LEVER_LEAK);
 	fix_beside_others(&q, a);
 	fix_behind(&q, a);
 	fix_what_remains(&q, a);

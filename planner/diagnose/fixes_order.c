@@ -69,6 +69,8 @@ static const struct {
 	{ANY, TRAINING, 0, DO(V(BATCH), V(RECOMPUTE), V(PRECISION), V(LOGITS), V(OPTIMIZER), V(SHARD))},
 	{ANY, INFERENCE, 0, DO(V(REQUESTS), V(CONTEXT), V(ROOM), V(TILE), V(QUANT), V(OFFLOAD))},
 	{ANY, EVAL, 0, DO(V(EVAL_BATCH), V(EVAL))},
+	/* no numbers, before anything ran: who else is there is the first question */
+	{CAUSE(UNKNOWN), LOADING, BIT(OOM_CRASH_TO_DEVICE), DO(V(OTHERS), V(LOAD), V(QUANT), V(OFFLOAD))},
 	{ANY, LOADING, BIT(OOM_CRASH_TO_DEVICE), DO(V(PLACE), V(LOAD), V(QUANT), V(OFFLOAD))},
 	{ANY, LOADING, 0, DO(V(LOAD), V(QUANT), V(OFFLOAD), V(SPREAD))},
 	{ANY, SAVING, 0, DO(V(SAVE))},
@@ -94,11 +96,13 @@ static const enum oom_lever of_graphs[OOM_MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V
 static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(OFFLOAD));
 static const enum oom_lever of_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
 static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(RECOMPUTE), V(PRECISION));
-/* An engine that has its share of the card beside the trainer. */
 /* A training that is set up: states and gradients are made beside the weights. */
 static const enum oom_lever of_states_made[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER));
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
+
+/* A sum that keeps graphs if it outlives the step: nobody said that it does. */
+static const enum oom_lever of_sums[OOM_MAX_LEVERS] = DO(V(LEAK), V(BATCH), V(PRECISION));
 
 /* Full before the request came: what lies there throughout is the model, a batch only passes. */
 static const enum oom_lever of_full_cards[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD), V(CONTEXT), V(REQUESTS));
@@ -161,6 +165,8 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 
 	if (oom_format_of(c)->first[0])
 		return oom_format_of(c)->first;
+	if (cause == OOM_CAUSE_LEAK && work == OOM_WORK_TRAINING && c->cause[0].confidence < 0.65)
+		return of_sums;
 	if (cause == OOM_CAUSE_UNKNOWN && oom_plenty(c))
 		return of_refusals;
 	if (short_of && c->part == OOM_PART_TRACE)

@@ -81,6 +81,7 @@ static const struct {
 	{"~sampl", OOM_CRASH_INFERENCE, NULL}, {"~infer", OOM_CRASH_INFERENCE, NULL}, {"~predict", OOM_CRASH_INFERENCE, NULL},
 	{"~transcrib", OOM_CRASH_INFERENCE, NULL}, {"~diariz", OOM_CRASH_INFERENCE, NULL}, {"~denois", OOM_CRASH_INFERENCE, NULL}, {"rollout", OOM_CRASH_INFERENCE, "sync"},
 	{"completion", OOM_CRASH_INFERENCE, NULL}, {"completions", OOM_CRASH_INFERENCE, NULL}, {"upscale", OOM_CRASH_INFERENCE, NULL},
+	{"embeddings", OOM_CRASH_INFERENCE, "input output position resize tie init tokens patch"}, {"extract", OOM_CRASH_INFERENCE, NULL},
 	{"compile", OOM_CRASH_COMPILE, NULL}, {"compiling", OOM_CRASH_COMPILE, NULL}, {"compilation", OOM_CRASH_COMPILE, NULL}, {"autotune", OOM_CRASH_COMPILE, NULL},
 	{"forward", OOM_CRASH_FORWARD, NULL}, {"fwd", OOM_CRASH_FORWARD, NULL}, {"~attention", OOM_CRASH_FORWARD, NULL},
 	{"attn", OOM_CRASH_FORWARD, NULL}, {"logits", OOM_CRASH_FORWARD, NULL}, {"logprobs", OOM_CRASH_FORWARD, NULL},

@@ -26,6 +26,8 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_SCALED] = {"maps or masks that are scaled up to the size of the image", OOM_LEVER_SCALE, OOM_LEVER_SCALE},
 	[OOM_PART_PAIRS] = {"all pairs of two sets (boxes, points, samples): it grows with the product of both counts", OOM_LEVER_PAIRS, OOM_LEVER_PAIRS},
 	[OOM_PART_EDGES] = {"a graph's messages: one row for every edge", OOM_LEVER_EDGES, OOM_LEVER_EDGES},
+	[OOM_PART_RAYS] = {"rays of a rendered image, with all the samples on them", OOM_LEVER_RAYS, OOM_LEVER_RAYS},
+	[OOM_PART_JOINED] = {"outputs of many batches or pieces, joined on the card", 0, OOM_LEVER_EVAL},
 	[OOM_PART_MAPS] = {"a convolution: its maps are as large as the image, one for every channel", 0, OOM_LEVER_MAPS},
 	[OOM_PART_IMAGE] = {"the decoder of latents: images or video at full size", 0, OOM_LEVER_TILE},
 };
@@ -92,6 +94,7 @@ static const struct {
 	{"attention_basic", 0, OOM_PART_SCORES, 0},
 	{"baddbmm(", 0, OOM_PART_SCORES, 0},
 	{"attn_scores", 0, OOM_PART_SCORES, 0},
+	{"cross_attention_forward", 0, OOM_PART_SCORES, 0},
 	/* Transformer-XL's relative attention, which speech encoders keep */
 	{"matrix_ac", 0, OOM_PART_SCORES, 0},
 	{"matrix_bd", 0, OOM_PART_SCORES, 0},
@@ -124,6 +127,12 @@ static const struct {
 	{"in message\n", 0, OOM_PART_EDGES, 0},
 	{"torch_scatter/", 0, OOM_PART_EDGES, 0},
 	{"/dgl/", 0, OOM_PART_EDGES, 0},
+	{"torch.cat(all_", 0, OOM_PART_JOINED, 0},
+	{"torch.cat(outputs", 0, OOM_PART_JOINED, 0},
+	{"torch.cat(results", 0, OOM_PART_JOINED, 0},
+	{"torch.cat(preds", 0, OOM_PART_JOINED, 0},
+	{"torch.stack(outputs", 0, OOM_PART_JOINED, 0},
+	{"torch.stack(preds", 0, OOM_PART_JOINED, 0},
 	{"F.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
 	{"functional.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
 	{"vae.decode", 0, OOM_PART_IMAGE, 0},
@@ -160,6 +169,13 @@ static const struct {
 	{"in capture_one_batch_size", OOM_PART_GRAPHS},
 	{"in capture\n", OOM_PART_GRAPHS},
 	{"initialize_optimizer_states", OOM_PART_STATES},
+	/* a module's parameters, one after the other */
+	{", in _apply", OOM_PART_WEIGHTS},
+	{"_move_model_to_device", OOM_PART_WEIGHTS},
+	{"render_rays", OOM_PART_RAYS},
+	{"batchify_rays", OOM_PART_RAYS},
+	{"raymarching", OOM_PART_RAYS},
+	{"rays_o", OOM_PART_RAYS},
 	/* whichever decoder of its own a node or pipeline calls */
 	{"vae.decode(", OOM_PART_IMAGE},
 	{"vae_decode(", OOM_PART_IMAGE},

@@ -19,6 +19,7 @@ const struct oom_phase_rule oom_phase_of_format[] = {
 	{"cuda-context", OOM_CRASH_INIT},
 	{"xla-early-abort", OOM_CRASH_COMPILE},
 	{"dataloader-", OOM_CRASH_DATA},
+	{"datasets-map", OOM_CRASH_DATA},
 	{"torch-shm", OOM_CRASH_DATA},
 	{"nccl", OOM_CRASH_COLLECTIVE},
 	/* XLA lays the buffers out when it compiles */
@@ -53,6 +54,7 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{"rerank{", OOM_CRASH_INFERENCE},
 	{"warmup{", OOM_CRASH_INIT},
 	{"Unable to warmup model", OOM_CRASH_INIT},
+	{"warmup error", OOM_CRASH_INIT},
 	{"Method Warmup", OOM_CRASH_INIT},
 	/* a node of a graph of pictures */
 	{"while invoking session", OOM_CRASH_INFERENCE},

@@ -30,6 +30,7 @@ static const struct oom_runtime runtimes[] = {
 	{"ctranslate2", 0, 0, 0, {"", "CTranslate2", OOM_ACTIVITY_INFERS, "ctranslate2", {NULL}, NULL, {NULL}}},
 	{"paddle", 0, 0, 0, {"", "Paddle", OOM_ACTIVITY_EITHER, "paddle", {NULL}, NULL, {NULL}}},
 	{"mindspore", 0, 0, 0, {"", "MindSpore", OOM_ACTIVITY_EITHER, "mindspore", {NULL}, NULL, {NULL}}},
+	{"caffe", 0, 0, 0, {"", "the Caffe program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"mxnet", 0, 0, 0, {"", "MXNet", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"candle", 0, 0, 0, {"", "the Rust program (candle)", OOM_ACTIVITY_INFERS, "runtime", {NULL}, NULL, {NULL}}},
 	{"cuda", 0, 0, 0, {"", "the CUDA program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},

@@ -59,7 +59,7 @@ void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *
 		     {"uint16", 2},    {"uint32", 4},	  {"uint64", 8},  {"bool", 1},
 		     {"complex64", 8}, {"complex128", 16}};
 	const char *p = oom_text_find(at, end, "shape ("), *shape = p, *type;
-	double n = 1, first = 0;
+	double n = 1, first = 0, last = 0;
 	int dimensions = 0;
 
 	if (!p)
@@ -71,11 +71,13 @@ void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *
 		if (stop == p)
 			return;
 		first = dimensions++ ? first : d;
+		last = d;
 		n *= d;
 		p = stop + (*stop == ',');
 		p += *p == ' ';
 	}
-	if (dimensions > 1 && first >= 2 && first < 1e12)
+	/* one image has its colours last */
+	if (dimensions > 1 && first >= 2 && first < 1e12 && !(dimensions == 3 && last <= 4))
 		c->first_dimension = (int64_t)first;
 	if (c->known[OOM_CRASH_TRIED])
 		return;

@@ -128,6 +128,7 @@ static const struct {
 	{"highvram", NULL, FLAG, 0},
 	{"gpu_only", NULL, FLAG, 0},
 	{"no_half", NULL, FLAG, 0},
+	{"use_ema", NULL, FLAG, 0},
 	{"no_mmap", NULL, FLAG, 0},
 	{"disable_mmap", NULL, FLAG, 0},
 	{"mlock", NULL, FLAG, 0},
@@ -254,6 +255,7 @@ static const struct {
 } costs[] = {
 	{"highvram", "without --highvram: models stay on the card after they were used", false},
 	{"gpu_only", "without --gpu-only: text encoders and decoders lie on the card as well", false},
+	{"use_ema", "without --use_ema: the averaged copy of all weights lies on the card as well", false},
 	{"no_half", "without --no-half: weights in 32 bits are twice as large", false},
 	{"disable_gradient_checkpointing", "without disable_gradient_checkpointing: activations of all layers are kept", false},
 	{"no_mmap", "without --no-mmap: the file is then mapped, not copied", true},

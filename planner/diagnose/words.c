@@ -148,6 +148,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("less than desired GPU memory utilization", "vllm", "vllm-free-memory", 3),
 	SAYS("out of resource: ", "triton", "triton-out-of-resources", 3),
 	SAYS("Error out of memory at line", "bitsandbytes", "bitsandbytes-error", 3),
+	/* datasets' map(): a child that the kernel killed says nothing itself */
+	SAYS("abruptly died during map operation", "host", "datasets-map-died", 2),
 	SAYS("cuda runtime error (2)", "torch", "thc-runtime-error-2", 3),
 	SAYS("error=2 : out of memory", "torch", "thc-runtime-error-2", 3),
 	SAYS("CUDA Error 2", "tinygrad", "tinygrad", 3),

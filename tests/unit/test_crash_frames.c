@@ -51,6 +51,11 @@ static const struct {
 	{"ggml-opencl.cpp's guess below an error of OpenCL, KoboldCpp's banner (LostRuins/koboldcpp#255)",
 	 "Welcome to KoboldCpp - Version 1.54\nggml_opencl: clCreateBuffer(ctx, flags, n, NULL, &err) error -4 at ggml-opencl.cpp:2210\n"
 	 "You may be out of VRAM. Please check if you have enough.\n", OOM_CRASH_UNKNOWN, "koboldcpp", NULL, "--contextsize", "-ngl"},
+	{"Fooocus beside the webui whose parts it has", "  File \"/x/Fooocus/modules/async_worker.py\", line 9, in handler\n"
+	 TRACE AT("/x/Fooocus/ldm_patched/modules/model_management.py", "load_model_gpu", "self.model_load(w)") CUDA("0.30", "0.01", "31.40", "31.10", "0.02"),
+	 OOM_CRASH_LOAD, "fooocus", NULL, "--always-low-vram", "--medvram"},
+	{"a server that warms a model up", "E0101 08:00:00.000001 7 backend_model_instance.cc:99] warmup error: Internal - OOM when allocating tensor with shape[64,3,200,200] and type float on "
+	 "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n", OOM_CRASH_INIT, "triton-server", NULL, "instance_group", NULL},
 	{"Ollama's frames of Go below a line of llama.cpp's", "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n"
 	 "goroutine 9 [running]:\ngithub.com/ollama/ollama/runner/llamarunner.(*Server).loadModel(0xc000130360)\n", OOM_CRASH_INIT, "ollama", NULL, "num_ctx", "-ngl"},
 	{"llama.cpp's own line alone", "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n", OOM_CRASH_INIT, "llama.cpp", NULL, "-c lower",
@@ -252,6 +257,18 @@ static void test_besides(void **state)
 		 NULL, "500000, is as a rule a count", NULL},
 		{"results are kept where transcription ends in the host's memory", "python transcribe_speech.py dataset_manifest=a.json\nTranscribing:  64%|###   | 845/1320 [12:01<06:44,  1.17it/s]\n"
 										    "Detected 1 oom-kill event(s) in StepId=7.0 cgroup.\n", "transcribe_generator()", NULL, NULL},
+		{"a sum of graphs may be what fills it", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y)") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
+		 "loss.item()", "the line that led to it", NULL},
+		{"a sum of numbers is not", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y).item()") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
+		 NULL, NULL, "loss.item()"},
+		{"rays of a picture go in chunks", TRACE AT("look.py", "evaluate_all", "c = paint(r)") AT("look/paint.py", "batchify_rays", "out = render_rays(rays[i:i + n])")
+		 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "fewer rays at once", "asked for by rays", NULL},
+		{"no numbers while a model is moved: who else is there", "Traceback (most recent call last):\n" AT("show.py", "<module>", "net = net.to(device)")
+		 "RuntimeError: CUDA error: out of memory\n", "nvidia-smi shows who holds the card", NULL, NULL},
+		{"a child of map() that was killed", "Traceback (most recent call last):\n" AT("prep.py", "<module>", "d = d.map(cut, num_proc=16)")
+		 "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable multiprocessing.\n", "lower num_proc", NULL, NULL},
+		{"pictures of three colours are no count", "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 1.37 GiB for an array with shape (6000, 10200, 3) and data type float64\n",
+		 NULL, NULL, "is as a rule a count"},
 	};
 	int bad = 0;
 

@@ -295,7 +295,7 @@ static void test_programs(void **state)
 		enum oom_crash_phase phase;
 	} want[] = {
 		{"  File \"/s/vllm-ascend/vllm_ascend/models/q.py\", line 3, in forward\n", "vllm", OOM_CRASH_INFERENCE},
-		{"  File \"/h/Fooocus/backend/sd.py\", line 2, in decode\n", "webui", OOM_CRASH_INFERENCE},
+		{"  File \"/h/Fooocus/backend/sd.py\", line 2, in decode\n", "fooocus", OOM_CRASH_INFERENCE},
 		{"  File \"/h/lightning/pytorch/s.py\", line 6, in f\n  File \"m.py\", line 1, in forward\n", "lightning", OOM_CRASH_FORWARD},
 		{"  File \"C:\\x\\ComfyUI\\comfy\\ldm\\a.py\", line 1, in forward\n", "comfyui", OOM_CRASH_INFERENCE},
 		/* a training, of whatever part */
