@@ -164,6 +164,14 @@ struct oom_val oom_logits_alone(struct oom_tape *t, struct oom_val logits)
 	return oom_none();
 }
 
+/* The batch's labels from the second token on: a view of one sequence's, a copy of several. */
+static struct oom_val labels_from_second(struct oom_tape *t, uint16_t tokens)
+{
+	if (oom_cond_above(t, t->m_b, 1))
+		return oom_new(t, "shifted labels", tokens, D(1), OOM_I64);
+	return (struct oom_val){.width = 1, .sto = -1, .node = -1, .mono = tokens, .dt = OOM_I64};
+}
+
 /* logits[..., :-1, :].contiguous(), before that perhaps .float() under the same name: a copy unless
  * the batch is one sequence (models/gemma3/modeling_gemma3.py Gemma3ForConditionalGeneration,
  * models/llama4/modeling_llama4.py). */
@@ -177,14 +185,30 @@ static struct oom_val shifted_loss(struct oom_tape *t, struct oom_val logits)
 		logits = oom_op_cast(t, logits, OOM_F32);
 	out = oom_share(t, logits);
 	f = oom_op_slice(t, logits, tokens, v);
-	/* a view of the batch's labels, or their copy */
-	labels = (struct oom_val){.width = 1, .sto = -1, .node = -1, .mono = tokens, .dt = OOM_I64};
-	if (oom_cond_above(t, t->m_b, 1)) {
+	if (oom_cond_above(t, t->m_b, 1))
 		f = oom_op_copy(t, "shifted logits", f);
-		labels = oom_new(t, "shifted labels", tokens, D(1), OOM_I64);
-	}
+	labels = labels_from_second(t, tokens);
 	loss = oom_cross_entropy(t, f, labels);
 	oom_returns_logits(t, out);
+	return loss;
+}
+
+/* transformers < 4.49: shift_logits = logits[..., :-1, :].contiguous(), beside the local that it is cut from.
+ * The ":" of the last dimension is a slice of its own: PyTorch of that time skips a whole one only where its
+ * end is written out (ATen/TensorIndexing.h applySlice, length == stop).  In the backward pass each makes
+ * zeros of what it was cut from, the second s - 1 tokens, the first s. */
+static struct oom_val sliced_loss(struct oom_tape *t, struct oom_val f)
+{
+	const uint16_t tokens = oom_len_minus(t, t->m_b, 1);
+	const struct oom_dim v = {f.width, f.text};
+	struct oom_val whole = oom_share(t, f), loss;
+
+	f = oom_op_slice(t, f, tokens, v);
+	f = oom_op_slice(t, f, tokens, v);
+	if (oom_cond_above(t, t->m_b, 1))       /* one sequence is contiguous as it stands */
+		f = oom_op_copy(t, "shifted logits", f);
+	loss = oom_cross_entropy(t, f, labels_from_second(t, tokens));
+	oom_drop(t, whole);
 	return loss;
 }
 
@@ -213,29 +237,24 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 		const enum oom_loss kind = (enum oom_loss)t->plan->fused_ce;
 		const bool apart = kind == OOM_LOSS_SLICED_APART || kind == OOM_LOSS_APART_IN_PLACE,
 			   sliced = apart || kind == OOM_LOSS_SLICED || kind == OOM_LOSS_SLICED_IN_PLACE;
-		struct oom_val out, padded, f, whole = oom_none();
+		struct oom_val out, padded, f;
 
 		if (sliced && !apart)           /* the class itself upcasts, its own are gone */
 			logits = oom_op_cast(t, logits, OOM_F32);
 		out = oom_share(t, logits);
 		f = oom_upcast_logits(t, logits);
+		if (sliced) {
+			loss = sliced_loss(t, f);
+			oom_returns_logits(t, out);
+			return loss;
+		}
 		/* F.pad(labels, (0, 1)), a local to the end; [..., 1:].contiguous() of one
 		 * sequence is a view of it */
 		padded = oom_new(t, "padded labels", oom_len_plus_in_many(t, t->m_b, 1), D(1),
 				 OOM_I64);
 		labels = oom_new(t, "shifted labels", oom_len_plus_in_one(t, t->m_b, 1), D(1),
 				 OOM_I64);
-		if (sliced) {
-			/* transformers < 4.49: shift_logits = logits[..., :-1, :].contiguous(), beside
-			 * the local that it is cut from; of one sequence the slice is contiguous as it
-			 * stands, and nothing is copied */
-			whole = oom_share(t, f);
-			f = oom_op_slice(t, f, f.mono, (struct oom_dim){f.width, f.text});
-			if (oom_cond_above(t, t->m_b, 1))
-				f = oom_op_copy(t, "shifted logits", f);
-		}
 		loss = oom_cross_entropy(t, f, labels);
-		oom_drop(t, whole);
 		oom_drop(t, padded);
 		oom_returns_logits(t, out);
 	}

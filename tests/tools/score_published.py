@@ -8,7 +8,7 @@ of libraries and none of the techniques that got a knob since it was written.  T
 the versions are those that the sources name (fms-acceleration's scripts/benchmarks/refs/requirements*.txt) or, where
 none are named, of the time of the table.  After evaluate.py's tables come the complete rows that every knob of which is
 there, in sum, and one line for each that is off by more than PERCENT (5), the lowest first."""
-import collections, csv, importlib.util, os, subprocess, sys, tempfile
+import collections, csv, importlib.util, json, os, subprocess, sys, tempfile
 
 COLUMNS = """transformers torch bitsandbytes peft liger_kernels autocast_adapter_dtype use_reentrant base_weights modules_to_save
 compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel""".split()
@@ -68,6 +68,18 @@ def gptq(knobs):
     knobs["base_weights"] = "gptq"
 
 
+RESIZED = tempfile.mkdtemp()
+
+
+def resized(path, added):
+    """A config whose vocabulary a trainer made larger."""
+    config = json.load(open(path))
+    config["vocab_size"] += added
+    out = os.path.join(RESIZED, f"{os.path.basename(path)[:-5]}+{added}.json")
+    json.dump(config, open(out, "w"))
+    return out
+
+
 # ---- one rule a source; old: evaluate.py's own
 
 def fms_acceleration(row, old):
@@ -82,6 +94,11 @@ def fms_acceleration(row, old):
     if "gptq" in row["quant"].lower():
         gptq(knobs)
         knobs["precision"] = "fp16-amp"
+    # fms-hf-tuning's sft_trainer.py adds the special tokens that a tokenizer has not and resizes the embeddings to
+    # them, to a multiple of 1: <pad> to Llama 2's and Mistral's, <PAD> and <unk> to Llama 3's, none to PowerLM's
+    added = 2 if "Llama-3" in row["model"] else 1 if "istral" in row["model"] or "ixtral" in row["model"] or "Llama-2" in row["model"] else 0
+    if added:
+        knobs["model"] = resized(knobs["model"], added)
     return knobs, missing
 
 

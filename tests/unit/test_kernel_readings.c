@@ -22,6 +22,14 @@ static const char power_lm[] =
 	"\"num_attention_heads\": 36, \"num_key_value_heads\": 36, \"vocab_size\": 49152, \"attention_dropout\": 0.1, "
 	"\"tie_word_embeddings\": true, \"logits_scaling\": 9.0, \"residual_multiplier\": 0.22, \"embedding_multiplier\": 12.0}";
 
+/* fms-hf-tuning resizes embeddings to the tokenizer with the tokens that it adds (tuning/sft_trainer.py): <pad> to Mistral's,
+ * <PAD> and <unk> to Llama 3's. */
+#define WITH_TOKENS(vocab)                                                                                              \
+	"\"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32, \"num_attention_heads\": 32, " \
+	"\"num_key_value_heads\": 8, \"vocab_size\": " #vocab "}"
+static const char mistral_and_pad[] = "{\"model_type\": \"mistral\", " WITH_TOKENS(32001);
+static const char llama3_and_two[] = "{\"model_type\": \"llama\", " WITH_TOKENS(128258);
+
 static const struct reading {
 	const char *config;
 	enum oom_precision precision;
@@ -99,6 +107,43 @@ static void what_nvidia_smi_showed(void **state)
 	oom_evaluator_free(ev);
 }
 
+/* Logits sliced for the shift are a little smaller than the whole ones, and the backward pass makes zeros of both sizes, one
+ * after the other: where a whole block does not fit into the segment of a sliced one, three segments of fp32 logits are
+ * reserved though two are ever alive. */
+static void whole_logits_do_not_fit_where_sliced_ones_were(void **state)
+{
+	static const struct {
+		struct reading r;
+		enum { NOT, NF4, GPTQ } bits;
+	} cases[] = {
+		{{mistral_and_pad, OOM_BF16_AMP, OOM_LOSS_IN_PLACE, 16, 1, 16, OOM_VERSION(4, 45), 64.251}, NOT},
+		{{mistral_and_pad, OOM_BF16_AMP, OOM_LOSS_IN_PLACE, 16, 1, 8, OOM_VERSION(4, 45), 31.2041}, NF4},
+		{{mistral_and_pad, OOM_BF16_AMP, OOM_LOSS_IN_PLACE, 16, 1, 16, OOM_VERSION(4, 45), 57.751}, NF4},
+		{{llama3_and_two, OOM_FP16_AMP, OOM_LOSS_IN_PLACE, 16, 1, 4, OOM_VERSION(4, 45), 39.8662}, GPTQ},
+		{{llama3_and_two, OOM_BF16_AMP, OOM_LOSS_IN_PLACE, 16, 1, 8, OOM_VERSION(4, 45), 74.2139}, NF4},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		/* of one evaluator all models would have to live */
+		struct oom_evaluator *ev = oom_evaluator_new();
+		struct oom_plan p = of(&cases[i].r);
+		double gib;
+
+		p.kbit_prepare = 0;
+		if (cases[i].bits != NOT)
+			p.liger_kernels = OOM_LIGER_FAST_LORA;
+		p.qlora = cases[i].bits == NF4;
+		if (p.qlora)
+			p.double_quant = 1;
+		if (cases[i].bits == GPTQ)
+			p.base_weights = OOM_BASE_GPTQ;
+		gib = used(ev, cases[i].r.config, &p);
+		if (fabs(gib / cases[i].r.gib - 1) > 0.012)
+			fail_msg("reading %d: %.3f, measured %.4f GiB", (int)i, gib, cases[i].r.gib);
+		oom_evaluator_free(ev);
+	}
+}
+
 /* The same tables over 4-bit bases, max_memory_allocated: Unsloth's LoRA keeps what dropout left of a layer's input and no mask
  * (fused_ops/unsloth_lora/bnb/fast_lora.py; AutoGPTQ's in fp16 likewise). */
 static void bases_and_adapters_in_one_function(void **state)
@@ -153,6 +198,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_nvidia_smi_showed),
+		cmocka_unit_test(whole_logits_do_not_fit_where_sliced_ones_were),
 		cmocka_unit_test(bases_and_adapters_in_one_function),
 		cmocka_unit_test(rotation_fills_gaps),
 	};
