@@ -45,7 +45,7 @@ static const struct oom_lore lore[] = {
 	 "grows linearly. Cutting it changes what the model sees.", "oomplan solve seq-len --model M --gpu G", "playbook M11"},
 	{"M12", "8-bit and paged optimizers",
 	 "bitsandbytes keeps the two moments in 8 bit with a scale per block: about 2 bytes per parameter instead of 8. Tensors below 4096 "
-	 "elements stay in 32 bit. Paged states move to the host under pressure.", "oomplan estimate --model M --optimizer adamw-8bit",
+	 "elements stay in 32 bit. Paged states move to the host under pressure.", "oomplan estimate --model M --optimizer adamw-8bit-embfp32",
 	 "playbook M12; arXiv:2110.02861"},
 	{"M13", "LoRA and QLoRA",
 	 "The base is frozen; small matrices are trained. Gradients and optimizer state nearly vanish, activations do not. QLoRA stores the "

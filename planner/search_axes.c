@@ -17,7 +17,7 @@ static const struct oom_search_axis axes[AXES] = {
 	[LAYOUT] = {"zero", "on two GPUs or more: DDP with bucket views, every stage of DeepSpeed and FSDP; tp x pp x cp x ep of "
 			    "Megatron; where nothing else fits, FSDP1, small buckets of DeepSpeed, tp x pp x cp beside FSDP2"},
 	[OFFLOAD] = {"offload-optimizer", "none, the optimizer, the optimizer and the parameters to the CPU; where nothing else fits, activations, and torchao's optimizer on one GPU"},
-	[OPTIMIZER] = {"optimizer", "adamw-8bit, paged-adamw-8bit for an AdamW; torchao's where FSDP2 shards"},
+	[OPTIMIZER] = {"optimizer", "adamw-8bit-embfp32, paged-adamw-8bit for an AdamW; torchao's where FSDP2 shards"},
 	[STEP] = {"optimizer-in-backward", "on one GPU without accumulation, as each gradient comes"},
 	[SEQPAR] = {"sp", "sequence parallelism beside Megatron's tensor parallelism"},
 	[ALLOCATOR] = {"allocator", "expandable_segments"},

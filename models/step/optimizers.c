@@ -202,13 +202,13 @@ static const struct oom_optimizer table[] = {
 	{.choice = {"adamw", "AdamW, foreach implementation: one temporary as large as a state", "adamw_torch adam",
 	  TORCH "/adamw.py", OOM_EXACT}, SLOTS(SAME, SAME), .lists = true, .update = foreach,
 	 .megatron = "adam",
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
+	 .eight_bit = "adamw-8bit-embfp32", .eight_bit_all = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-fused", "AdamW, fused kernel: no temporaries", "adamw_torch_fused",
 	  TORCH "/adamw.py fused=True", OOM_EXACT}, SLOTS(SAME, SAME, {OOM_OF_ALL, OOM_PER_TENSOR, 8, false, 0}), .megatron = "adam",
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
+	 .eight_bit = "adamw-8bit-embfp32", .eight_bit_all = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-loop", "AdamW tensor by tensor (foreach=False): temporaries of the largest", "",
 	  TORCH "/adam.py _single_tensor_adam", OOM_EXACT}, SLOTS(SAME, SAME), .update = one_by_one,
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
+	 .eight_bit = "adamw-8bit-embfp32", .eight_bit_all = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-8bit", "AdamW with 8-bit states in blocks of 256", "", BNB, OOM_NUMERICS},
 	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, false), .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-8bit-embfp32", "the same, embeddings in fp32 as HF Trainer registers them", "adamw_bnb_8bit adamw_8bit",
@@ -218,8 +218,8 @@ static const struct oom_optimizer table[] = {
 	 TWO_IN_8BIT(OOM_OF_LARGE, OOM_OF_SMALL, true)},
 	{.choice = {"paged-adamw", "fp32 states that page to host memory", "paged_adamw_32bit", BNB, OOM_PLACEMENT},
 	 SLOTS(PAGED, PAGED)},
-	{.choice = {"adamw-bnb32", "bitsandbytes AdamW with fp32 states", "adamw_bnb", BNB, OOM_EXACT}, SLOTS(FP32, FP32),
-	 .eight_bit = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
+	{.choice = {"adamw-bnb32", "bitsandbytes AdamW with fp32 states", "", BNB, OOM_EXACT}, SLOTS(FP32, FP32),
+	 .eight_bit = "adamw-8bit-embfp32", .eight_bit_all = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"adamw-4bit", "torchao AdamW with 4-bit states", "adamw_torch_4bit ao_adamw_4bit",
 	  TORCHAO ", subclass_4bit.py", OOM_NUMERICS},
 	 SLOTS(IN_BLOCKS(1, 128), CODES(OOM_TABLE_OF_16, 128), IN_BLOCKS(1, 128), CODES(OOM_TABLE_OF_16, 128), UNBLOCKED(128))},
@@ -331,7 +331,7 @@ static int64_t named(const char *name)
 static int64_t larger(const char *name)
 {
 	for (size_t i = 0; oom_optimizer_at(i); i++) {
-		const char *const forms[] = {table[i].eight_bit, table[i].paged, table[i].sharded};
+		const char *const forms[] = {table[i].eight_bit, table[i].eight_bit_all, table[i].paged, table[i].sharded};
 
 		for (size_t k = 0; k < sizeof(forms) / sizeof(forms[0]); k++)
 			if (forms[k] && !strcmp(forms[k], name))

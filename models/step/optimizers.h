@@ -95,9 +95,9 @@ struct oom_optimizer {
 	uint8_t n_slots;
 	/* the update is fused into the backward pass, in which gradients are freed one by one */
 	bool in_backward;
-	/* the knob's words for its forms with 8-bit states, with paged 8-bit states, and with those that
-	 * FSDP2 can shard; NULL: none */
-	const char *eight_bit, *paged, *sharded;
+	/* the knob's words for its forms with 8-bit states as transformers' Trainer makes them, and in a loop that
+	 * leaves embeddings to bitsandbytes; with paged 8-bit states; and with those that FSDP2 can shard; NULL: none */
+	const char *eight_bit, *eight_bit_all, *paged, *sharded;
 	/* the word for Megatron-core's --optimizer; NULL: it does not have this optimizer */
 	const char *megatron;
 	/* its states are allocated when it is constructed, before the first step */

@@ -146,20 +146,6 @@ void emit_names(struct emission *e, const char *path, const char *names)
 	e->failed |= !list;
 }
 
-/* What a framework calls an optimizer, of rows that take its own words. */
-static const char *own_word(const char *knob, const char *value, char *buf, size_t size)
-{
-	const struct oom_option *k = oom_knob_find(knob);
-	const struct oom_choice *c;
-
-	for (size_t i = 0; k && k->choice && (c = k->choice(i)) != NULL; i++)
-		if (!strcmp(c->name, value) && *c->setting) {
-			snprintf(buf, size, "%.*s", (int)strcspn(c->setting, " "), c->setting);
-			return buf;
-		}
-	return k && k->kind == OOM_OPTION_COUNT ? value : NULL;
-}
-
 static void set_row(struct emission *e, const char *path, const struct fw_row *row)
 {
 	char buf[160], word[160];
@@ -176,10 +162,7 @@ static void set_row(struct emission *e, const char *path, const struct fw_row *r
 			emit_set(e, path, value);
 		return;
 	}
-	/* a row that takes transformers' own names: the first of them, not an older one */
-	said = row->map && strstr(row->map, "*>=") ? own_word(row->knob, value, word, sizeof(word)) : NULL;
-	if (!said)
-		said = row_word(row, value, word, sizeof(word));
+	said = row_word(row, value, word, sizeof(word));
 	if (said)
 		emit_set(e, path, said);
 }

@@ -155,8 +155,6 @@ static bool spell(const struct oom_reading *r, const struct oom_option *k, const
 	if (!row || strcmp(row->knob, k->name))
 		return false;
 	word = row_word(row, value, c->word, sizeof(c->word));
-	if (!word && row->map && strstr(row->map, "*>="))
-		word = value;
 	if (!word)
 		return false;
 	if (word != c->word)

@@ -16,6 +16,7 @@ void fill_torchtune(struct emission *e)
 		{"adamw", "torch.optim.AdamW", "False"},
 		{"adamw-fused", "torch.optim.AdamW", "True"},
 		{"adamw-8bit", "bitsandbytes.optim.AdamW8bit", "null"},
+		{"adamw-8bit-embfp32", "bitsandbytes.optim.AdamW8bit", "null"},         /* it takes less than that */
 		{"paged-adamw-8bit", "bitsandbytes.optim.PagedAdamW8bit", "null"},
 		{"paged-adamw", "bitsandbytes.optim.PagedAdamW", "null"},
 		{"sgd", "torch.optim.SGD", "null"},

@@ -92,7 +92,7 @@ void fill_axolotl(struct emission *e)
 		emit_set(e, "load_in_8bit", "true");
 	axolotl_adapter(e);
 	if (!emit_is(e, "objective", "sft"))
-		emit_rows(e, "", "axolotl", "rl");
+		emit_rows(e, "", "axolotl", "rl reward_model");
 	if (*e->plan->train)
 		emit_names(e, "unfrozen_parameters", e->plan->train);
 	emit_rows(e, "", "axolotl", "sequence_len micro_batch_size gradient_accumulation_steps");
@@ -122,7 +122,7 @@ void fill_llamafactory(struct emission *e)
 	bool whole;
 
 	emit_set(e, "model_name_or_path", e->model);
-	emit_rows(e, "", "llamafactory", "stage");
+	emit_rows(e, "", "llamafactory", "stage use_galore use_apollo use_adam_mini use_muon");
 	if (emit_is(e, "objective", "simpo") || emit_is(e, "objective", "orpo")) {
 		emit_set(e, "stage", "dpo");
 		emit_set(e, "pref_loss", emit_fact(e, "objective", buf));

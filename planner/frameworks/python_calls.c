@@ -254,11 +254,13 @@ static void finish_peft(struct fw_part *p)
 }
 
 /* transformers keeps 8-bit states of embeddings in fp32; adapters leave no embeddings to train. */
-static void finish_optimizer(struct fw_part *p, const char *config)
+static void finish_optimizer(struct fw_part *p)
 {
 	char path[160];
-	const char *name = argument(p, config, "", "optim", path);
+	const char *name = "";
 
+	for (size_t i = 0; i < N_CONFIGS && !*name; i++)
+		name = fw_key(p, configs[i].name) ? argument(p, configs[i].name, "", "optim", path) : "";
 	if (fw_fact_is(p, "method", "lora") && (!strcmp(name, "adamw_8bit") || !strcmp(name, "adamw_bnb_8bit")))
 		fw_set(p, "optimizer", "adamw-8bit", path, "transformers/trainer.py get_optimizer");
 }
@@ -354,7 +356,6 @@ static void finish(struct fw_part *p)
 			objective_by_trainer(p, configs[i].name);
 			if (unsloth)
 				finish_unsloth(p, unsloth);
-			finish_optimizer(p, configs[i].name);
 			fw_nested(p, configs[i].name, configs[i].framework);
 			if (configs[i].objective && !strcmp(configs[i].framework, "trl"))
 				finish_objective(p);
@@ -372,6 +373,7 @@ static void finish(struct fw_part *p)
 	}
 	if (!unsloth)
 		finish_peft(p);
+	finish_optimizer(p);
 	/* trainers of TRL before 0.9 took it themselves */
 	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]) && !unsloth; i++)
 		if (fw_key(p, trainers[i]))

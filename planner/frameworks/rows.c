@@ -107,16 +107,18 @@ static bool as_it_stands(const struct fw_row *row)
 	return end != NULL;
 }
 
-/* transformers' spelling of a choice, where it has one of its own. */
+/* The value as a row takes it whose map leaves it open: counts and names as they are; of choices, where there is no map
+ * at all, what transformers writes.  NULL: a word of ours alone, which no framework knows. */
 static const char *framework_spelling(const struct fw_row *row, const char *value, char *buf,
 				      size_t size)
 {
 	const struct oom_option *k = row->knob ? oom_knob_find(row->knob) : NULL;
 	const int i = k && k->choice ? oom_choice_find(k->choice, value) : -1;
-	const char *said = i >= 0 ? k->choice((size_t)i)->setting : "";
+	const char *said = i >= 0 ? k->choice((size_t)i)->setting : value;
 
-	snprintf(buf, size, "%.*s", (int)(*said ? strcspn(said, " ") : strlen(value)),
-		 *said ? said : value);
+	if (i >= 0 && (row->map || !*said))
+		return NULL;
+	snprintf(buf, size, "%.*s", (int)(i >= 0 ? strcspn(said, " ") : strlen(said)), said);
 	return buf;
 }
 

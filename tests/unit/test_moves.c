@@ -187,8 +187,8 @@ static void shorter_inputs(void **state)
 static void smaller_states(void **state)
 {
 	static const struct step steps[] = {
-		{move_to_small_states, "optimizer=adamw", "optimizer=adamw-8bit"},
-		{move_to_small_states, "optimizer=adamw-fused", "optimizer=adamw-8bit"},
+		{move_to_small_states, "optimizer=adamw", "optimizer=adamw-8bit-embfp32"},
+		{move_to_small_states, "optimizer=adamw-fused", "optimizer=adamw-8bit-embfp32"},
 		{move_to_small_states, "optimizer=adamw-8bit", "optimizer=paged-adamw-8bit"},
 		{move_to_small_states, "optimizer=paged-adamw-8bit", NULL},
 		{move_to_small_states, "optimizer=adafactor", NULL},

@@ -313,7 +313,7 @@ static void engines(struct brute *b, struct oom_plan p, bool qlora)
 					  {OOM_OFFLOAD_CPU, OOM_OFFLOAD_CPU},
 					  {OOM_OFFLOAD_NONE, OOM_OFFLOAD_CPU}};
 	const struct oom_plan *a = b->asked;
-	const int64_t optimizers[5] = {a->optimizer, named("adamw-8bit"), named("paged-adamw-8bit"),
+	const int64_t optimizers[5] = {a->optimizer, named("adamw-8bit-embfp32"), named("paged-adamw-8bit"),
 				       named("adamw-4bit"), named("adamw")};
 	const bool adam = !strncmp(oom_knob_find("optimizer")->choice((size_t)a->optimizer)->name,
 				   "adamw", 5);
@@ -325,6 +325,8 @@ static void engines(struct brute *b, struct oom_plan p, bool qlora)
 					for (int flags = 0; flags < 4; flags++) {
 						if (o && optimizers[o] == a->optimizer)
 							continue;
+						if (o == 1 && a->optimizer == named("adamw-8bit"))
+							continue;       /* it is in 8 bits */
 						p.optimizer = o == 1 && p.engine == OOM_ENGINE_FSDP2 && adam ?
 								      named("adamw-torchao-8bit") : optimizers[o];
 						p.offload_optimizer = off[k % 4][0];
