@@ -282,7 +282,7 @@ static void smaller_forms(void **state)
 			assert_int_equal(oom_smaller_states(s.least).sharded, -1);
 	}
 	assert_int_equal(oom_smaller_states(oom_choice_find(knob->choice, "adamw")).quantised,
-			 oom_choice_find(knob->choice, "adamw-8bit"));
+			 oom_choice_find(knob->choice, "adamw-8bit-embfp32"));
 	assert_int_equal(oom_smaller_states(oom_choice_find(knob->choice, "adamw")).paged,
 			 oom_choice_find(knob->choice, "paged-adamw-8bit"));
 	assert_int_equal(oom_smaller_states(oom_choice_find(knob->choice, "sgd")).quantised, -1);
