@@ -91,6 +91,11 @@ bool emit_fsdp(const struct emission *e)
 	return emit_is(e, "engine", "fsdp1") || emit_is(e, "engine", "fsdp2");
 }
 
+bool emit_fsdp_checkpoints(const struct emission *e)
+{
+	return emit_fsdp(e) && emit_is(e, "zero", "3") && emit_is(e, "grad-ckpt", "full");
+}
+
 /* ---- the tree ---- */
 
 static struct doc_node *branch(struct emission *e, const char *path, const char **leaf)

@@ -57,6 +57,8 @@ const char *emit_fact(const struct emission *e, const char *knob, char buf[160])
 bool emit_adapted(const struct emission *e);
 bool emit_deepspeed(const struct emission *e);
 bool emit_fsdp(const struct emission *e);
+/* FSDP checkpoints in the Trainer's place, which would gather each block once more (data/compat.csv). */
+bool emit_fsdp_checkpoints(const struct emission *e);
 /* Does the format run `got` where `want` was priced, which needs less? */
 bool emit_spares(const struct emit_target *target, const char *knob, const char *want, const char *got);
 /* A knob about the card, the host or the verdict: no file of a framework says it. */

@@ -163,7 +163,7 @@ void fill_llamafactory(struct emission *e)
 	whole = !emit_is(e, "objective", "sft") && !emit_is(e, "objective", "pretrain");
 	emit_set(e, "enable_liger_kernel",
 		 emit_is(e, "loss", "fused") || (whole && emit_is(e, "liger-kernels", "all")) ? "true" : "false");
-	if (emit_is(e, "grad-ckpt", "none"))
+	if (emit_is(e, "grad-ckpt", "none") || emit_fsdp_checkpoints(e))
 		emit_set(e, "disable_gradient_checkpointing", "true");
 	if (emit_is(e, "precision", "bf16") && !emit_deepspeed(e))
 		emit_set(e, "pure_bf16", "true");

@@ -66,10 +66,19 @@ static void training_engine(struct emission *e)
 	if (emit_deepspeed(e)) {
 		deepspeed_config(e, "deepspeed.");
 	} else if (emit_fsdp(e)) {
-		emit_set(e, "fsdp", emit_is(e, "zero", "2") ? "shard_grad_op auto_wrap" : "full_shard auto_wrap");
-		emit_set(e, "fsdp_config.version", emit_is(e, "engine", "fsdp2") ? "2" : "1");
-		if (!emit_is(e, "offload-params", "none"))
-			emit_set(e, "fsdp_config.offload_params", "true");
+		const bool two = emit_is(e, "engine", "fsdp2"), kept = emit_is(e, "zero", "2"),
+			   offload = !emit_is(e, "offload-params", "none");
+		char words[60];
+
+		/* transformers reads offload here, not in the config (training_args.py _process_fsdp_args); the words
+		 * leave FSDP2's parameters gathered in versions 5.0 and on, unless the config says that they are not */
+		snprintf(words, sizeof(words), "%s auto_wrap%s", kept ? "shard_grad_op" : "full_shard", offload ? " offload" : "");
+		emit_set(e, "fsdp", words);
+		emit_set(e, "fsdp_config.version", two ? "2" : "1");
+		if (two)
+			emit_set(e, "fsdp_config.reshard_after_forward", kept ? "false" : "true");
+		if (emit_fsdp_checkpoints(e))
+			emit_set(e, "fsdp_config.activation_checkpointing", "true");
 	}
 }
 
@@ -107,7 +116,11 @@ void training_arguments(struct emission *e)
 {
 	emit_set(e, "output_dir", "out");
 	emit_rows(e, "", "hf-trainer", "per_device_train_batch_size gradient_accumulation_steps");
-	emit_rows(e, "", "hf-trainer", "gradient_checkpointing gradient_checkpointing_kwargs.use_reentrant optim");
+	if (emit_fsdp_checkpoints(e))
+		emit_set(e, "gradient_checkpointing", "false");
+	else
+		emit_rows(e, "", "hf-trainer", "gradient_checkpointing gradient_checkpointing_kwargs.use_reentrant");
+	emit_rows(e, "", "hf-trainer", "optim");
 	emit_set(e, "bf16", emit_is(e, "@autocast", "bf16") ? "true" : "false");
 	if (emit_is(e, "@autocast", "fp16"))
 		emit_set(e, "fp16", "true");

@@ -147,7 +147,7 @@ void fw_take_fsdp(struct fw_part *p, const char *key, const char *config,
 	const struct doc_node *fsdp = fw_key(p, key), *version = option(p, config, "version"),
 			      *strategy = option(p, config, "sharding_strategy"),
 			      *reshard = option(p, config, "reshard_after_forward"),
-			      *offload = option(p, config, "offload_params");
+			      *offload = option(p, config, "offload_params"), *moved = option(p, config, "cpu_offload");
 	const struct doc_node *named = strategy ? strategy : fsdp;
 	const char *from = fsdp ? key : config;
 	bool cpu;
@@ -158,6 +158,8 @@ void fw_take_fsdp(struct fw_part *p, const char *key, const char *config,
 		version = fw_key(p, "fsdp_version");
 	fw_set(p, "engine", version ? (!strcmp(version->text, "2") ? "fsdp2" : "fsdp1") : default_version,
 	       from, NULL);
+	if (!version && !strcmp(default_version, "fsdp1"))
+		fw_open(p, "engine", "no version of FSDP is said: 1, as transformers 4 has it; 5.13 takes 2");
 	if (fw_fact_is(p, "engine", "fsdp2"))
 		fw_default(p, "reduce-dtype", "own", "accelerate utils/dataclasses.py set_mixed_precision");
 	if (says(named, "no_shard"))
@@ -169,12 +171,14 @@ void fw_take_fsdp(struct fw_part *p, const char *key, const char *config,
 		fw_set(p, "zero", "3", from, "FULL_SHARD");
 	if (says(named, "hybrid_shard"))
 		fw_set(p, "hybrid-shard", "true", from, "HYBRID_SHARD");
-	cpu = doc_is_true(offload) || (fsdp && says(fsdp, "offload"));
+	cpu = doc_is_true(offload) || doc_is_true(moved) || (fsdp && says(fsdp, "offload"));
 	fw_set(p, "offload-params", cpu ? "cpu" : "none", from, "CPUOffload");
 	fw_set(p, "offload-optimizer", cpu ? "cpu" : "none", from,
 	       "states and step are where the shards are");
-	if (doc_is_true(option(p, config, "activation_checkpointing")))
+	if (doc_is_true(option(p, config, "activation_checkpointing"))) {
 		fw_set(p, "grad-ckpt", "full", config, "fsdp_activation_checkpointing");
+		fw_set(p, "use-reentrant", "false", config, "accelerate accelerator.py: CheckpointImpl.NO_REENTRANT");
+	}
 }
 
 /* torch._dynamo's backends: "eager" traces alone, "aot_eager" has inductor's partitioner
