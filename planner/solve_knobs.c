@@ -110,12 +110,13 @@ enum { SOLVED = sizeof(solved) / sizeof(solved[0]) };
 enum oom_status solved_find(const char *knob, const struct solved **out, struct oom_error *err)
 {
 	const char *names[SOLVED + 1] = {NULL}, *near;
+	const struct oom_option *known = oom_knob_find(knob);
 	char all[300] = "";
 
+	if (known)
+		knob = known->name;
 	if (!strcmp(knob, "layers"))
 		knob = "num-layers";
-	if (!strcmp(knob, "lora-rank"))
-		knob = "lora-r";
 	for (size_t i = 0; i < SOLVED; i++) {
 		names[i] = solved[i].knob;
 		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "", names[i]);
