@@ -9,21 +9,10 @@
 /* cmocka wants the four above */
 #include <cmocka.h>
 
+#include "launch.h"
 #include "megatron/parts.h"
 #include "oomplan/plan.h"
 #include "step/replay.h"
-
-static struct oom_megatron launch(const char *const *words)
-{
-	struct oom_megatron m = oom_megatron_default();
-	struct oom_error err = {{0}};
-
-	for (size_t i = 0; words[i]; i += 2)
-		assert_int_equal(oom_megatron_set(&m, oom_mg_arg_find(words[i]), words[i + 1],
-						  &err),
-				 OOM_OK);
-	return m;
-}
 
 /* s = 2048, b = 1, h = 1024, a = 16: Korthikanti et al. arXiv:2205.05198 table 2, GPT layer with
  * dropout, 16 bit. */
@@ -178,113 +167,6 @@ static void test_refusals(void **state)
 	}
 }
 
-/* A launch of so many layers on pp ranks of vpp chunks, dense layers and no experts. */
-static struct oom_megatron staged(int64_t layers, int64_t pp, int64_t vpp)
-{
-	struct oom_megatron m = oom_megatron_default();
-
-	m.layers = layers;
-	m.hidden = 512;
-	m.heads = 8;
-	m.vocab = 51200;
-	m.pp = m.n_gpus = pp;
-	m.vpp = vpp;
-	return m;
-}
-
-/* What each stage holds. */
-static void laid_out(const struct oom_megatron *m, char *out, size_t size)
-{
-	const int64_t v = m->vpp ? m->vpp : 1;
-	struct mg_chunk c[MG_CHUNKS];
-	size_t n = 0;
-
-	for (int64_t k = 0; k < m->pp * v; k++) {
-		oom_mg_chunks(m, k % m->pp, c);
-		n += (size_t)snprintf(out + n, size - n, "%s%s%lld%.*s%s", k ? " " : "",
-				      c[k / m->pp].embedding ? "E" : "",
-				      (long long)(c[k / m->pp].dense + c[k / m->pp].moe),
-				      (int)c[k / m->pp].mtp, "mm", c[k / m->pp].loss ? "L" : "");
-	}
-}
-
-/* Layers that do not divide.  Llama 3.1 405B (126) and Qwen3 235B (94) count embedding and loss as
- * layers; DeepSeek-V3's layouts (61) are those of Megatron-Bridge 067f987 recipes/deepseek/h100/
- * deepseek_v3.py _get_deepseek_v3_pipeline_layout; where rounding up leaves stages empty, torchtitan
- * b5bcd76 _generate_llm_fqn_per_model_part(8, 9): 11 effective layers, extra ones on the first
- * three stages, one less at both ends. */
-static void test_uneven(void **state)
-{
-	static const struct {
-		int64_t layers, pp, vpp, mtp;
-		const char *stages, *layout;
-	} rows[] = {
-		{126, 8, 0, 0, "E15 16 16 16 16 16 16 15L", ""},
-		{94, 4, 2, 0, "E11 12 12 12 12 12 12 11L", ""},
-		{61, 4, 0, 1, "E16 16 16 13mL", "Et*16|t*16|t*16|t*13mL"},
-		{61, 4, 2, 0, "E8 8 8 8 8 8 8 5L", "Et*8|t*8|t*8|t*8|t*8|t*8|t*8|t*5L"},
-		{9, 8, 0, 0, "E1 2 2 1 1 1 1 0L", "Et|t*2|t*2|t|t|t|t|L"},
-		{8, 4, 0, 0, "E2 2 2 2L", ""},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct oom_megatron m = staged(rows[i].layers, rows[i].pp, rows[i].vpp), again;
-		char text[512];
-
-		m.mtp_layers = rows[i].mtp;
-		assert_int_equal(oom_megatron_derive(&m, NULL), OOM_OK);
-		laid_out(&m, text, sizeof(text));
-		assert_string_equal(text, rows[i].stages);
-		oom_mg_write_layout(&m, text, sizeof(text));
-		assert_string_equal(text, rows[i].layout);
-		/* said in Megatron's words it is the same */
-		again = staged(rows[i].layers, rows[i].pp, rows[i].vpp);
-		again.mtp_layers = rows[i].mtp;
-		snprintf(again.layout, sizeof(again.layout), "%s", text);
-		assert_int_equal(oom_megatron_derive(&again, NULL), OOM_OK);
-		laid_out(&again, text, sizeof(text));
-		assert_string_equal(text, rows[i].stages);
-	}
-}
-
-/* Megatron's own example (from_str), and what its assertions refuse. */
-static void test_layouts(void **state)
-{
-	static const struct {
-		const char *text, *expanded;
-	} rows[] = {{"Ettt|(tt|)*3,m|L", "Ettt|tt|tt|tt|m|L"},
-		    {"xy", NULL}, {"E(t", NULL}, {"Et*0L", NULL}, {"*3", NULL},
-		    {"Et*999999999999999999L", NULL}, {"(t|)*3t*2L", "t|t|t|ttL"}};
-	static const struct {
-		int64_t layers, first, last, embedding;
-		const char *layout, *words;
-	} bad[] = {{16, 3, 0, 0, "", "divide"}, {16, 20, 0, 0, "", "first"}, {16, 4, 4, 1, "", "exclude"},
-		   {16, 0, 0, 1, "", "divide"}, {2, 0, 0, 0, "Et|tL", "stages"},
-		   {16, 0, 0, 0, "Et|t|t|tL", "layers"}};
-	char out[64];
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		const enum oom_status st = oom_mg_expand_layout(rows[i].text, out, sizeof(out), NULL);
-
-		assert_int_equal(st, rows[i].expanded ? OOM_OK : OOM_ERR_INVALID);
-		if (rows[i].expanded)
-			assert_string_equal(out, rows[i].expanded);
-	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct oom_megatron m = staged(bad[i].layers, 4, 0);
-		struct oom_error err = {{0}};
-
-		m.first_stage_layers = bad[i].first;
-		m.last_stage_layers = bad[i].last;
-		m.account_embedding = bad[i].embedding;
-		snprintf(m.layout, sizeof(m.layout), "%s", bad[i].layout);
-		assert_int_equal(oom_megatron_derive(&m, &err), OOM_ERR_INVALID);
-		assert_non_null(strstr(err.text, bad[i].words));
-	}
-}
-
 /* A dense GPT of 12 h^2 matrix elements per layer, on one rank but where pp says so; then column and
  * value by pairs. */
 static struct oom_mg_rank dense_rank(int64_t layers, int64_t pp, const char *const *more)
@@ -417,15 +299,6 @@ static void test_deferred(void **state)
 		    RANK(4, 1, "defer_embedding_wgrad", "0").peak_bytes);
 }
 
-static double rows_of(const struct oom_mg_rank *r, enum oom_mg_row_kind kind)
-{
-	double sum = 0;
-
-	for (size_t i = 0; i < r->n_rows; i++)
-		sum += r->row[i].kind == kind ? (double)r->row[i].bytes : 0;
-	return sum;
-}
-
 /* DeepSpeed's pipeline engine, by hand from its source (pipe.c says which), P parameters on one data-parallel
  * rank.  fp16: gradients, 2 P, are not there between steps; the step has 2 P beside what is left of them under
  * ZeRO-1, flat, and 4 P in fp32 (8 P in all, of which 2 P were there), at stage 0 twice 4 P.  bf16: 2 P of
@@ -522,100 +395,6 @@ static void test_too_long(void **state)
 	assert_int_equal(oom_megatron_reserved(&m, 0, &reserved, &err), OOM_ERR_LIMIT);
 }
 
-static uint64_t titan_reserved(const struct mg_flow *f)
-{
-	const struct oom_plan rules = oom_plan_default();
-	struct oom_replay_result result = {0, 0, false};
-	struct oom_player player = {0};
-
-	oom_player_begin(&player, &rules, 0);
-	assert_int_equal(oom_mg_play(f, &player), OOM_OK);
-	assert_int_equal(oom_player_end(&player, &result), OOM_OK);
-	oom_player_release(&player);
-	return result.reserved;
-}
-
-/* torchtitan's mix, by hand: 16 B per parameter over the ranks that shard (8 in pure bf16); the logits' 12 B
- * divided by tp with loss-parallel; with a pipeline all parameters in bf16 and fp32 gradients whole, and a
- * checkpointed layer's 2 T h / t for each pass in flight. */
-static void test_titan(void **state)
-{
-	const char *const words[] = {"hidden", "1024", "heads", "16", "vocab", "32768", "seq", "2048",
-				     "max_pos", "2048", "bias_linear", "0", "hidden_dropout", "0", "layers",
-				     "8", "tp", "2", "n_gpus", "8", "recompute_granularity", "full", NULL};
-	struct oom_plan p = oom_plan_default();
-	struct oom_mg_rank whole, divided, pure, first;
-	struct oom_megatron m = launch(words);
-
-	(void)state;
-	p.zero_stage = 3;
-	p.precision = OOM_AMP_BF16;
-	assert_int_equal(oom_megatron_derive(&m, NULL), OOM_OK);
-	m.padded_vocab = m.vocab;
-	assert_int_equal(oom_titan_rank(&m, &p, 0, &divided, NULL), OOM_OK);
-	p.loss_parallel = 0;
-	assert_int_equal(oom_titan_rank(&m, &p, 0, &whole, NULL), OOM_OK);
-	assert_true(whole.peak_bytes > divided.peak_bytes);
-	assert_int_equal(divided.optimizer_bytes, 8 * divided.params / 4);
-	assert_int_equal(divided.activation_bytes, 8 * 2 * 2048 * 1024 / 2);
-	p.precision = OOM_BF16;
-	assert_int_equal(oom_titan_rank(&m, &p, 0, &pure, NULL), OOM_OK);
-	assert_int_equal(pure.optimizer_bytes, 4 * pure.params / 4);
-	m = launch(words);
-	m.pp = 4;
-	m.num_microbatches = 8;
-	assert_int_equal(oom_megatron_derive(&m, NULL), OOM_OK);
-	m.split = OOM_MG_SPLIT_BALANCED;
-	assert_int_equal(oom_titan_rank(&m, &p, 0, &first, NULL), OOM_OK);
-	/* ten with the ends, over four stages: three, of which one is the embedding; four in flight */
-	assert_int_equal(first.activation_bytes, 4 * 2 * 2 * 2048 * 1024 / 2);
-	/* buffers for eight micro-batches' gradients and four outputs; the second stage, three passes deep, has
-	 * five inputs besides that no layer keeps */
-	assert_true(rows_of(&first, OOM_MG_ROW_FIXED) == (8 + 4) * 2 * 2048 * 1024 / 2);
-	assert_int_equal(oom_titan_rank(&m, &p, 1, &first, NULL), OOM_OK);
-	assert_true(rows_of(&first, OOM_MG_ROW_FIXED) == (8 - 3 + 8 + 3) * 2 * 2048 * 1024 / 2);
-}
-
-/* Gathers and reductions have pools of their own: what the root's take, 4 B of reduction per element of
- * embedding and head and 2 B of gather, is on top of what the same step reserves without them. */
-static void test_titan_pools(void **state)
-{
-	const char *const words[] = {"hidden", "1024", "heads", "16", "vocab", "32768", "seq", "2048",
-				     "max_pos", "2048", "bias_linear", "0", "hidden_dropout", "0", "layers",
-				     "8", "tp", "2", "n_gpus", "8", "recompute_granularity", "full", NULL};
-	struct oom_plan p = oom_plan_default();
-	struct oom_megatron m = launch(words);
-	struct mg_flow f;
-	uint64_t with;
-
-	(void)state;
-	p.zero_stage = 3;
-	p.precision = OOM_AMP_BF16;
-	assert_int_equal(oom_megatron_derive(&m, NULL), OOM_OK);
-	assert_int_equal(oom_titan_flow(&m, &p, 0, &f, NULL), OOM_OK);
-	assert_true(f.wrapped.root == 2 * 32768 / 2 * 1024);
-	with = titan_reserved(&f);
-	assert_true((double)with >= 0.97 * (double)f.rank.peak_bytes);
-	f.wrapped.there = false;
-	assert_true((double)with >= (double)titan_reserved(&f) + 6 * f.wrapped.root);
-}
-
-/* The projection's inputs, 2 T h per layer, wait in host memory: all but the last layer's, and one is on
- * its way back.  Tensors of less than a million elements stay. */
-static void test_offloaded(void **state)
-{
-	const double one = 2 * 2048.0 * 1024;
-	const struct oom_mg_rank with = RANK(8, 1, "fine_grained_offload", "core_proj attn_proj"),
-				 without = RANK(8, 1, "fine_grained_offload", "0"),
-				 small = RANK(8, 1, "fine_grained_offload", "attn_proj", "seq", "512");
-
-	(void)state;
-	assert_true((double)with.host_bytes == 8 * one);
-	assert_true((double)without.activation_bytes - (double)with.activation_bytes == 8 * one);
-	assert_true((double)without.peak_bytes - (double)with.peak_bytes == 6 * one);
-	assert_int_equal(small.host_bytes, 0);
-}
-
 /* The table's own columns: found by name, defaults within range. */
 static void test_table(void **state)
 {
@@ -667,26 +446,37 @@ static void test_imbalance(void **state)
 	}
 }
 
+/* The projection's inputs, 2 T h per layer, wait in host memory: all but the last layer's, and one is on
+ * its way back.  Tensors of less than a million elements stay. */
+static void test_offloaded(void **state)
+{
+	const double one = 2 * 2048.0 * 1024;
+	const struct oom_mg_rank with = RANK(8, 1, "fine_grained_offload", "core_proj attn_proj"),
+				 without = RANK(8, 1, "fine_grained_offload", "0"),
+				 small = RANK(8, 1, "fine_grained_offload", "attn_proj", "seq", "512");
+
+	(void)state;
+	assert_true((double)with.host_bytes == 8 * one);
+	assert_true((double)without.activation_bytes - (double)with.activation_bytes == 8 * one);
+	assert_true((double)without.peak_bytes - (double)with.peak_bytes == 6 * one);
+	assert_int_equal(small.host_bytes, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paper),
 					   cmocka_unit_test(test_states),
 					   cmocka_unit_test(test_schedules),
 					   cmocka_unit_test(test_refusals),
-					   cmocka_unit_test(test_uneven),
-					   cmocka_unit_test(test_layouts),
 					   cmocka_unit_test(test_fp8),
 					   cmocka_unit_test(test_muon),
 					   cmocka_unit_test(test_deferred),
 					   cmocka_unit_test(test_divided),
 					   cmocka_unit_test(test_local),
-					   cmocka_unit_test(test_offloaded),
 					   cmocka_unit_test(test_pipe_engine),
 					   cmocka_unit_test(test_replayed),
 					   cmocka_unit_test(test_too_long),
-					   cmocka_unit_test(test_titan),
-					   cmocka_unit_test(test_titan_pools),
-					   cmocka_unit_test(test_table),
+					   cmocka_unit_test(test_offloaded), cmocka_unit_test(test_table),
 					   cmocka_unit_test(test_imbalance)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
