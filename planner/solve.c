@@ -10,154 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "moves.h"
 #include "oomplan/engine.h"
 #include "oomplan/host.h"
 #include "oomplan/rules.h"
 #include "solve_parts.h"
-
-struct solver {
-	struct oom_evaluator *ev;
-	const struct oom_model *model;
-	struct oom_plan plan;           /* as asked; without the global batch where that is solved for */
-	const struct oom_option *knob;
-	const struct oom_solve_query *q;
-	int64_t step;                   /* values are numbers of steps */
-	int64_t most;                   /* the end of the range */
-	int64_t node;                   /* GPUs: beyond so many whole nodes count; 0: any number */
-	bool nodes;                     /* whole nodes alone */
-	bool plain_batch;               /* the micro-batch is what is solved for */
-	struct oom_search *found;       /* owned; NULL: as asked */
-	struct oom_error *err;
-};
-
-/* ---- one value ---- */
-
-static int64_t value_of(const struct solver *s, int64_t steps)
-{
-	if (s->nodes)
-		return steps * s->node;
-	return s->node && steps > s->node ? (steps - s->node + 1) * s->node : steps * s->step;
-}
-
-/* *whole: the value is one, which of micro-batches under a global batch only its divisors are. */
-static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *whole)
-{
-	struct oom_plan p = s->plan;
-	char note[300];
-
-	*oom_plan_field(&p, s->knob) = value;
-	/* adapters that nobody had asked for get the family's targets, as for every command */
-	if (oom_plan_adapted(&p) && !*p.lora_targets)
-		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s",
-			 oom_model_lora_targets(s->model));
-	if (value <= p.global_batch && oom_plan_field(&p, s->knob) == &p.micro_batch)
-		oom_plan_settle_batch(&p, note);
-	if (oom_plan_field(&p, s->knob) == &p.gpus && s->node)
-		p.nodes = value > s->node ? value / s->node : 1;
-	/* more GPUs see a global batch in fewer micro-steps, as whoever asks for them is told */
-	if (p.global_batch && oom_plan_field(&p, s->knob) != &p.micro_batch)
-		oom_plan_settle_batch(&p, note);
-	*whole = *oom_plan_field(&p, s->knob) == value;
-	if (oom_plan_field(&p, s->knob) == &p.gpus) {
-		oom_plan_settle(&p);
-		if (shard_for_many(&p))
-			oom_plan_relax(&p);
-	}
-	return p;
-}
-
-/* The RAM that a node lacks for it, in whole; 0: it has what it needs, or nobody said what it has. */
-static uint64_t host_short(const struct solver *s, const struct oom_plan *p, const struct oom_eval *e)
-{
-	const struct oom_host_need need = oom_host_need(p, e);
-
-	return oom_first_limit(&need, s->q->host_ram_bytes, true) == OOM_LIMIT_NONE ? 0 : need.ram_peak;
-}
-
-/* The verdict on one plan, whoever gives it. */
-static enum oom_status verdict(const struct solver *s, struct oom_plan *p, unsigned flags, struct oom_eval *e, bool *yes)
-{
-	return s->q->judge ? s->q->judge(s->q->ctx, p, e, yes) :
-			     oom_judge(s->ev, s->model, p, s->q->capacity_bytes, flags, e, yes, s->err);
-}
-
-/* The same with exact changes: the search's word. */
-static enum oom_status with_changes(const struct solver *s, struct oom_plan *p, unsigned flags,
-				    struct oom_eval *e, bool *yes)
-{
-	const struct oom_search_query q = {.asked = p,
-					   .capacity_bytes = s->q->capacity_bytes,
-					   .gpu = s->q->gpu,
-					   .best_only = true,
-					   .verdicts_only = true,
-					   .exact_only = true,
-					   .keep_batch = s->plain_batch};
-	enum oom_status st = oom_evaluate(s->ev, s->model, p, OOM_EVAL_FAST, e, s->err);
-
-	/* the search knows nothing of hosts: what it finds may lack room there where no change at all does not */
-	if (!st && s->q->host_ram_bytes) {
-		st = verdict(s, p, flags, e, yes);
-		if (st || (*yes && !host_short(s, p, e)))
-			return st;
-	}
-	if (!st)
-		st = oom_search(s->ev, s->model, &q, s->found, s->err);
-	*yes = !st && s->found->found;
-	if (*yes)
-		*p = s->found->best.plan;
-	if (*yes && (flags != OOM_EVAL_FAST || s->q->host_ram_bytes || s->q->judge))
-		st = verdict(s, p, flags, e, yes);
-	return st;
-}
-
-/* Does the plan fit with this value?  A value the model cannot run with does not.  *plan, which may
- * be NULL: the one that was judged. */
-static enum oom_status price(const struct solver *s, int64_t steps, unsigned flags,
-			     struct oom_eval *e, bool *yes, struct oom_plan *plan)
-{
-	bool whole;
-	struct oom_plan p = plan_with(s, value_of(s, steps), &whole);
-	enum oom_status st = OOM_ERR_INVALID;
-
-	*yes = false;
-	if (whole && s->found)
-		st = with_changes(s, &p, flags, e, yes);
-	else if (whole)
-		st = verdict(s, &p, flags, e, yes);
-	*yes = *yes && oom_evaluation_fits(s->ev, s->model, &p, s->q->capacity_bytes) && !host_short(s, &p, e);
-	if (st)
-		e->used_bytes = UINT64_MAX;
-	if (plan)
-		*plan = p;
-	return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
-}
-
-static enum oom_status fits(const struct solver *s, int64_t steps, struct oom_eval *e, bool *yes)
-{
-	return price(s, steps, OOM_EVAL_FAST, e, yes, NULL);
-}
-
-/* Not every value runs (an image's side may have to be a multiple of the patch): *value moves up to
- * the next that does, within `most` and as far as such steps reach.  *ran is false when there is
- * none. */
-static enum oom_status next_that_runs(const struct solver *s, int64_t *value, int64_t most,
-				      struct oom_eval *e, bool *yes, bool *ran)
-{
-	enum { STEPS = 64 };
-	enum oom_status st = OOM_OK;
-
-	*ran = *yes = false;
-	for (int64_t v = *value; !st && v <= most && v - *value < STEPS; v++) {
-		st = fits(s, v, e, yes);
-		if (!st && e->used_bytes != UINT64_MAX) {
-			*ran = true;
-			*value = v;
-			return OOM_OK;
-		}
-	}
-	return st;
-}
 
 /* Between lo, which fits, and hi, which does not or cannot run: values that fit are below those
  * that do not. */
@@ -168,7 +24,7 @@ static enum oom_status bisect(const struct solver *s, int64_t *lo, int64_t hi)
 		const int64_t from = mid;
 		struct oom_eval e;
 		bool yes, ran;
-		const enum oom_status st = next_that_runs(s, &mid, hi - 1, &e, &yes, &ran);
+		const enum oom_status st = solver_next(s, &mid, hi - 1, &e, &yes, &ran);
 
 		if (st)
 			return st;
@@ -187,14 +43,14 @@ static enum oom_status describe(const struct solver *s, int64_t steps, struct oo
 	enum oom_status st;
 	bool yes;
 
-	out->value = value_of(s, steps);
+	out->value = solver_value(s, steps);
 	out->step = s->step;
-	st = price(s, steps, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &yes, &out->plan);
+	st = solver_price(s, steps, OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY, &out->eval, &yes, &out->plan);
 	out->evaluation_bytes = st || out->plan.evaluates != OOM_EVALUATES_YES ?
 					0 :
 					oom_evaluation_bytes(s->ev, s->model, &out->plan);
 	if (!st && !yes && out->eval.used_bytes <= oom_budget(s->q->capacity_bytes, &out->plan))
-		out->host_bytes = host_short(s, &out->plan, &out->eval);
+		out->host_bytes = solver_host_short(s, &out->plan, &out->eval);
 	return st;
 }
 
@@ -206,18 +62,18 @@ static enum oom_status look_beyond(const struct solver *s, int64_t steps, bool r
 	bool yes;
 	enum oom_status st = OOM_OK;
 
-	out->neighbour = ran ? value_of(s, steps) : 0;
+	out->neighbour = ran ? solver_value(s, steps) : 0;
 	out->neighbour_bytes = UINT64_MAX;
 	out->neighbour_evaluates = false;
 	if (!ran || s->found)
 		return st;
-	st = price(s, steps, OOM_EVAL_REPLAY, &e, &yes, &p);
+	st = solver_price(s, steps, OOM_EVAL_REPLAY, &e, &yes, &p);
 	out->neighbour_bytes = e.used_bytes;
 	/* where it is the host or the evaluation that has no room, that */
 	if (st || e.used_bytes > oom_budget(s->q->capacity_bytes, &p))
 		return st;
 	out->neighbour_evaluates = !oom_evaluation_fits(s->ev, s->model, &p, s->q->capacity_bytes);
-	out->host_bytes = out->neighbour_evaluates ? 0 : host_short(s, &p, &e);
+	out->host_bytes = out->neighbour_evaluates ? 0 : solver_host_short(s, &p, &e);
 	if (out->neighbour_evaluates)
 		out->neighbour_bytes = oom_evaluation_bytes(s->ev, s->model, &p);
 	return st;
@@ -228,7 +84,7 @@ static enum oom_status largest(const struct solver *s, int64_t top, struct oom_s
 	int64_t lo = s->step == 1 && s->knob->min > 0 ? (int64_t)s->knob->min : 1, hi;
 	struct oom_eval e;
 	bool yes, ran;
-	enum oom_status st = next_that_runs(s, &lo, top, &e, &yes, &ran);
+	enum oom_status st = solver_next(s, &lo, top, &e, &yes, &ran);
 
 	out->exists = yes;
 	hi = lo;
@@ -237,7 +93,7 @@ static enum oom_status largest(const struct solver *s, int64_t top, struct oom_s
 	while (yes && hi < top) {
 		lo = hi;
 		hi = hi > top / 2 ? top : hi * 2;
-		st = next_that_runs(s, &hi, top, &e, &yes, &ran);
+		st = solver_next(s, &hi, top, &e, &yes, &ran);
 		if (st)
 			return st;
 	}
@@ -251,7 +107,7 @@ static enum oom_status largest(const struct solver *s, int64_t top, struct oom_s
 	if (!st && !out->at_limit) {
 		int64_t next = lo + 1;
 
-		st = next_that_runs(s, &next, top, &e, &yes, &ran);
+		st = solver_next(s, &next, top, &e, &yes, &ran);
 		if (!st)
 			st = look_beyond(s, next, ran, out);
 	}
@@ -284,10 +140,10 @@ static enum oom_status has_effect(const struct solver *s)
 	struct oom_eval one = {0}, two = {0};   /* of what does not run, price says no more than that */
 	struct oom_plan p;
 	bool yes;
-	enum oom_status st = price(s, 8, OOM_EVAL_FAST, &one, &yes, &p);
+	enum oom_status st = solver_price(s, 8, OOM_EVAL_FAST, &one, &yes, &p);
 
 	if (!st)
-		st = price(s, 16, OOM_EVAL_FAST, &two, &yes, &p);
+		st = solver_price(s, 16, OOM_EVAL_FAST, &two, &yes, &p);
 	if (st || one.used_bytes == UINT64_MAX || two.used_bytes == UINT64_MAX ||
 	    one.overall_peak != two.overall_peak)
 		return st;
@@ -320,7 +176,7 @@ static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *
 	enum oom_status st = OOM_OK;
 
 	for (;;) {
-		st = fits(s, hi, &e, &yes);
+		st = solver_fits(s, hi, &e, &yes);
 		if (st || yes)
 			break;
 		if (e.used_bytes != UINT64_MAX)
@@ -336,7 +192,7 @@ static enum oom_status fewest_gpus(const struct solver *s, struct oom_solution *
 	while (hi - lo > 1) {
 		const int64_t mid = lo + (hi - lo) / 2;
 
-		st = fits(s, mid, &e, &yes);
+		st = solver_fits(s, mid, &e, &yes);
 		if (st)
 			return st;
 		if (yes)
