@@ -8,6 +8,7 @@
 #include "blocks/blocks.h"
 #include "blocks/tokens.h"
 #include "config/keys.h"
+#include "modernvbert.h"
 
 struct modernbert_kind {
 	bool decoder;                   /* causal, three projections for queries, keys, values */
@@ -18,8 +19,7 @@ struct modernbert {
 	bool norm_bias, attn_bias, head_bias, decoder_bias;
 	bool mean_pool;
 	enum oom_act head_act;
-	/* the tower's */
-	uint64_t v_width, v_ff, v_layers, v_patches, v_patch, v_shuffle;
+	struct modernvbert_tower tower;
 };
 OOM_OWN(modernbert, struct modernbert);
 
@@ -57,30 +57,6 @@ static void modernbert_read_layers(struct oom_arch *a)
 				       (slides ? MODERNBERT_SLIDES : 0));
 	}
 	a->kinds = true;
-}
-
-/* The tower's sizes and what stands at the top of ModernVBERT's config. */
-static void modernbert_read_vision(struct oom_arch *a)
-{
-	struct oom_reader *r = &a->rd;
-	struct modernbert *v = modernbert_own(a);
-	uint64_t patch, side;
-
-	r->prefix = "vision_config.";
-	v->v_width = oom_read_count_or(r, "hidden_size", 768);
-	v->v_ff = oom_read_count_or(r, "intermediate_size", 3072);
-	v->v_layers = oom_read_count_or(r, "num_hidden_layers", 12);
-	patch = oom_read_count_or(r, "patch_size", 16);
-	side = patch ? oom_read_count_or(r, "image_size", 224) / patch : 0;
-	v->v_patch = oom_read_count_or(r, "num_channels", 3) * patch * patch;
-	v->v_patches = side * side;
-	r->prefix = "";
-	v->v_shuffle = oom_read_count_or(r, "pixel_shuffle_factor", 4);
-	a->tie = oom_read_bool(r, "tie_word_embeddings", false);
-	a->classifier_dropout = oom_read_real(r, "classifier_dropout", 0);
-	if (v->v_layers > 256 || side > 65536 || patch > 65536 || v->v_patch > UINT64_C(1) << 40 ||
-	    v->v_width > 1 << 20 || v->v_ff > 1 << 20 || v->v_shuffle > 1024)
-		oom_read_fail(r, "vision_config is too large: at most 256 layers");
 }
 
 static void modernbert_check(struct oom_arch *a)
@@ -122,7 +98,7 @@ static void modernbert_parse(struct oom_arch *a)
 		a->window = oom_read_count_or(r, "sliding_window", a->window);
 	modernbert_check(a);
 	if (kind->vision)
-		modernbert_read_vision(a);
+		oom_modernvbert_read(a, &modernbert_own(a)->tower);
 }
 
 struct modernbert_layer {
@@ -275,47 +251,6 @@ static struct oom_val modernbert_shifted_loss(struct oom_tape *t, struct oom_val
 	return oom_leave(&f, loss);
 }
 
-/* One of SigLIP's linear layers, which adapters and quantisation find by their names. */
-static void modernbert_idle(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags)
-{
-	oom_linear_unused(t, name, in, out, OOM_BIAS | flags);
-}
-
-static void modernbert_idle_norm(struct oom_tape *t, uint64_t width)
-{
-	for (int i = 0; i < 2; i++)
-		oom_param(t, "layer_norm", 0, width, OOM_P_NORM | OOM_P_UNUSED);
-}
-
-/* The image tower, its pooling head and the connector: weights alone when the batch is text. */
-static void modernbert_vision(struct oom_tape *t, const struct oom_arch *a)
-{
-	static const char *const projections[] = {"k_proj", "v_proj", "q_proj", "out_proj"};
-	const struct modernbert *v = modernbert_of(a);
-	const uint64_t h = v->v_width;
-
-	modernbert_idle(t, "patch_embedding", v->v_patch, h, OOM_NO_LORA | OOM_NO_QUANT);     /* a convolution */
-	oom_param(t, "position_embedding", v->v_patches, h, OOM_P_EMBEDDING | OOM_P_UNUSED);
-	oom_buffer(t, v->v_patches, OOM_I64);
-	/* the last one is the pooling head, around an nn.MultiheadAttention */
-	for (uint64_t i = 0; i <= v->v_layers; i++) {
-		if (i < v->v_layers) {
-			modernbert_idle_norm(t, h);
-			for (int j = 0; j < 4; j++)
-				modernbert_idle(t, projections[j], h, h, 0);
-		} else {
-			oom_param(t, "probe", 0, h, OOM_P_UNUSED);
-			modernbert_idle(t, "in_proj", h, 3 * h, OOM_NO_LORA | OOM_NO_QUANT);
-			modernbert_idle(t, "out_proj", h, h, OOM_DERIVED);
-		}
-		modernbert_idle_norm(t, h);
-		modernbert_idle(t, "fc1", h, v->v_ff, 0);
-		modernbert_idle(t, "fc2", v->v_ff, h, 0);
-	}
-	modernbert_idle_norm(t, h);
-	oom_linear_unused(t, "modality_projection", h * v->v_shuffle * v->v_shuffle, a->d_model, 0);
-}
-
 /* What the layers share: masks and rotary tables of both kinds of layers that there are. */
 static void modernbert_shares(struct oom_frame *f, const struct oom_arch *a,
 			      struct modernbert_layer *l, enum oom_dtype dt)
@@ -356,7 +291,7 @@ static struct oom_val modernbert_model(struct oom_tape *t, const struct oom_arch
 	struct oom_val x;
 
 	if (modernbert_kind(a)->vision)
-		modernbert_vision(t, a);
+		oom_modernvbert_emit(t, a, &modernbert_of(a)->tower);
 	t->scope = "tok_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, *word, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
