@@ -3,14 +3,6 @@
 #include "encoder.h"
 #include "image.h"
 
-void oom_check_heads(struct oom_arch *a)
-{
-	if (a->d_model % a->n_heads)
-		oom_read_fail(&a->rd,
-			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
-}
-
 struct oom_val oom_word_embeddings(struct oom_tape *t, const struct oom_arch *a, const char *module,
 				   struct oom_dim d, struct oom_val *word)
 {

@@ -14,8 +14,6 @@
 	OOM_ENCODER_KEYS, OR(type_vocab, "type_vocab_size", 2), ACT(act, "hidden_act", "gelu"), \
 		REAL(dropout, "hidden_dropout_prob", 0.1), \
 		REAL(attn_dropout, "attention_probs_dropout_prob", 0.1)
-/* Fails where the heads do not divide the width. */
-void oom_check_heads(struct oom_arch *a);
 
 /* nn.Embedding of the ids, d wide, and its gradients where PEFT asks for them; *word gets the
  * table. */

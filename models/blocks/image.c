@@ -121,3 +121,17 @@ uint64_t oom_make_divisible(double value, uint64_t divisor, uint64_t least)
 		n = least;
 	return (double)n < 0.9 * value ? n + divisor : n;
 }
+
+struct oom_val oom_shifted_mask(struct oom_tape *t, uint16_t pairs, enum oom_dtype dt)
+{
+	struct oom_frame f = {.t = t};
+	struct oom_val d, c;
+
+	d = oom_name(&f, oom_new(t, "sub", pairs, D(1), dt));
+	c = oom_name(&f, oom_new(t, "ne", pairs, D(1), OOM_U8));
+	oom_name(&f, oom_new(t, "masked_fill", pairs, D(1), dt));
+	oom_forget(&f, c);
+	oom_name(&f, oom_new(t, "eq", pairs, D(1), OOM_U8));
+	oom_forget(&f, d);
+	return oom_leave(&f, oom_new(t, "masked_fill", pairs, D(1), dt));
+}

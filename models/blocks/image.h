@@ -46,6 +46,9 @@ uint64_t oom_read_counts(struct oom_reader *r, const char *key, uint64_t *out, u
 /* A count for each of n stages, at most max; a failure when the list is shorter. */
 void oom_read_stages(struct oom_reader *r, const char *key, uint64_t *out, uint64_t max,
 		     uint64_t n);
+/* A mask of so many pairs of places out of a map of region numbers, for windows that were shifted: subtraction, two
+ * comparisons, two fills (Swin). */
+struct oom_val oom_shifted_mask(struct oom_tape *t, uint16_t pairs, enum oom_dtype dt);
 /* value rounded to a multiple of divisor, at least `least`, never a tenth below value
  * (MobileNet's make_divisible). */
 uint64_t oom_make_divisible(double value, uint64_t divisor, uint64_t least);

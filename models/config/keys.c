@@ -51,6 +51,13 @@ void oom_read_rows(struct oom_arch *a, const struct oom_key_row *k)
 		a->head_dim = a->d_model / a->n_heads;
 }
 
+void oom_check_heads(struct oom_arch *a)
+{
+	if (a->n_heads && a->d_model % a->n_heads)
+		oom_read_fail(&a->rd, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
+			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+}
+
 void oom_check_experts(struct oom_arch *a)
 {
 	if (a->top_k > a->n_experts)

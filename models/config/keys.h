@@ -104,6 +104,8 @@ struct oom_key_row {
  * d_model / n_heads.  Failures are left in the reader, as those of oom_read_count are. */
 void oom_read_rows(struct oom_arch *a, const struct oom_key_row *rows);
 
+/* Fails where the heads do not divide the width. */
+void oom_check_heads(struct oom_arch *a);
 /* Fails where a token would go to more experts than there are. */
 void oom_check_experts(struct oom_arch *a);
 

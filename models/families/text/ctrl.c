@@ -13,10 +13,7 @@ static void ctrl_parse(struct oom_arch *a)
 {
 	a->act = OOM_ACT_RELU;
 	a->head_bias = true;
-	if (a->n_heads && a->d_model % a->n_heads)
-		oom_read_fail(&a->rd,
-			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+	oom_check_heads(a);
 }
 
 struct ctrl_layer {

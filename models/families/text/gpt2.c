@@ -47,10 +47,7 @@ static void gpt2_parse(struct oom_arch *a)
 		a->n_kv_heads = 1;
 	if (kind->multi_query && oom_read_bool(r, "add_cross_attention", false))
 		oom_read_fail(r, "gpt_bigcode with cross-attention is not modelled");
-	if (a->d_model % a->n_heads)
-		oom_read_fail(r,
-			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+	oom_check_heads(a);
 }
 
 /* The flags of c_attn, c_fc and c_proj. */

@@ -21,10 +21,9 @@ static void gpt_neox_japanese_parse(struct oom_arch *a)
 	a->d_ff = (uint64_t)((double)a->d_model * gpt_neox_japanese_of(a)->ff);
 	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
 					a->rotary_share);
-	if (a->d_model % a->n_heads || !a->d_ff)
-		oom_read_fail(r,
-			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+	oom_check_heads(a);
+	if (!a->d_ff)
+		oom_read_fail(r, "intermediate_multiple_size leaves feed-forwards of no width");
 }
 
 /* baddbmm(zeros, q, k) + mask; everything but the result is a local of _attn's, f. */

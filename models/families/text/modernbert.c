@@ -66,11 +66,8 @@ static void modernbert_check(struct oom_arch *a)
 	if (a->n_layers > OOM_MAX_LAYERS)
 		oom_read_fail(r, "num_hidden_layers (%llu) is more than %d",
 			      (unsigned long long)a->n_layers, OOM_MAX_LAYERS);
-	else if (a->d_model % a->n_heads)
-		oom_read_fail(r,
-			      "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
-	else
+	oom_check_heads(a);
+	if (!r->status)
 		modernbert_read_layers(a);
 }
 

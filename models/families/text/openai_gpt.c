@@ -19,9 +19,7 @@ static void openai_gpt_parse(struct oom_arch *a)
 {
 	if (a->act == OOM_ACT_GELU)             /* ACT_FNS of the modelling file: the tanh form */
 		a->act = OOM_ACT_GELU_NEW;
-	if (a->n_heads && a->d_model % a->n_heads)
-		oom_read_fail(&a->rd, "n_embd (%llu) is not a multiple of n_head (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+	oom_check_heads(a);
 }
 
 /* w * b + -1e4 * (1 - b), b the triangle */

@@ -39,9 +39,7 @@ static void xlm_parse(struct oom_arch *a)
 	if (oom_read_bool(r, "asm", false))
 		oom_read_fail(r, "%s with an adaptive softmax (asm) is not modelled",
 			      a->model_type);
-	else if (a->d_model % a->n_heads)
-		oom_read_fail(r, "emb_dim (%llu) is not a multiple of n_heads (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+	oom_check_heads(a);
 }
 
 struct xlm_layer {

@@ -26,9 +26,7 @@ static void xlnet_parse(struct oom_arch *a)
 	const char *type = oom_read_string(&a->rd, "attn_type", "bi");
 
 	xlnet_own(a)->causal = type && !strcmp(type, "uni");
-	if (a->d_model % a->n_heads)
-		oom_read_fail(&a->rd, "d_model (%llu) is not a multiple of n_head (%llu)",
-			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+	oom_check_heads(a);
 }
 
 struct xlnet_layer {

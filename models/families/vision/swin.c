@@ -116,22 +116,16 @@ static struct oom_val position_bias(struct oom_tape *t, const struct stage *s, u
 	return oom_op_copy(t, "contiguous", bias);      /* permute(2, 0, 1).contiguous() */
 }
 
-/* attn_mask of [windows, w * w, w * w] out of a map of region numbers: subtraction, two
- * comparisons, two fills. */
-static struct oom_val shift_mask(struct oom_tape *t, uint16_t m, uint16_t m_map, enum oom_dtype dt)
+/* The map of region numbers, and the mask of it. */
+static struct oom_val shift_mask(struct oom_tape *t, uint64_t map, uint64_t window, enum oom_dtype dt)
 {
+	const uint16_t m_map = oom_len_const(t, OOM_MONO_ONE, map),
+		       m = oom_mono_mul(t, m_map, oom_len_const(t, OOM_MONO_ONE, window * window));
 	struct oom_frame f = {.t = t};
-	struct oom_val d, c;
 
 	oom_name(&f, oom_new(t, "img_mask", m_map, D(1), dt));
 	oom_name(&f, oom_new(t, "mask_windows", m_map, D(1), dt));
-	d = oom_name(&f, oom_new(t, "sub", m, D(1), dt));
-	c = oom_name(&f, oom_new(t, "ne", m, D(1), OOM_U8));
-	oom_name(&f, oom_new(t, "masked_fill", m, D(1), dt));
-	oom_forget(&f, c);
-	oom_name(&f, oom_new(t, "eq", m, D(1), OOM_U8));
-	oom_forget(&f, d);
-	return oom_leave(&f, oom_new(t, "masked_fill", m, D(1), dt));
+	return oom_leave(&f, oom_shifted_mask(t, m, dt));
 }
 
 /* The weights (eager) go to *weights. */
@@ -194,12 +188,7 @@ static struct oom_val swin_block(struct oom_tape *t, const void *ctx, uint32_t i
 	/* window_partition */
 	windows = oom_name(&f, oom_op_expand_copy(t, y, m_pad, c));
 	if (shifted)
-		mask = oom_name(&f, shift_mask(t,
-					       oom_mono_mul(t, oom_len_const(t, OOM_MONO_ONE, map),
-							    oom_len_const(t, OOM_MONO_ONE,
-									  window * window)),
-					       oom_len_const(t, OOM_MONO_ONE, map),
-					       (enum oom_dtype)whole.dt));
+		mask = oom_name(&f, shift_mask(t, map, window, (enum oom_dtype)whole.dt));
 	out = window_attention(t, s, mask, windows, &weights);
 	out = oom_name(&f, oom_op_dropout(t, out, a->dropout));
 	back = oom_op_expand_copy(t, out, m_pad, c);            /* window_reverse */

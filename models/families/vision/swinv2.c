@@ -72,23 +72,12 @@ static uint16_t pairs(struct oom_tape *t, const struct swinv2_stage *s)
 	return oom_mono_mul(t, m, m);
 }
 
-/* attn_mask of [windows, area, area] out of a map of region numbers: subtraction, two
- * comparisons, two fills. */
 static struct oom_val shift_mask(struct oom_tape *t, const struct swinv2_stage *s,
 				 enum oom_dtype dt)
 {
 	const uint64_t windows = s->padded / s->window * (s->padded / s->window);
-	const uint16_t m = oom_mono_mul(t, oom_length_of(t, windows), pairs(t, s));
-	struct oom_frame f = {.t = t};
-	struct oom_val d, c;
 
-	d = oom_name(&f, oom_new(t, "sub", m, D(1), dt));
-	c = oom_name(&f, oom_new(t, "ne", m, D(1), OOM_U8));
-	oom_name(&f, oom_new(t, "masked_fill", m, D(1), dt));
-	oom_forget(&f, c);
-	oom_name(&f, oom_new(t, "eq", m, D(1), OOM_U8));
-	oom_forget(&f, d);
-	return oom_leave(&f, oom_new(t, "masked_fill", m, D(1), dt));
+	return oom_shifted_mask(t, oom_mono_mul(t, oom_length_of(t, windows), pairs(t, s)), dt);
 }
 
 /* Rows of a table looked up for every pair of places, then permuted. */
