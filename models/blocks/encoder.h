@@ -91,7 +91,7 @@ struct oom_val oom_without_checkpointing(struct oom_tape *t, const struct oom_ar
 void oom_box_embeddings(struct oom_frame *f, uint64_t rows, const struct oom_dim width[4],
 			const char *difference, struct oom_val e[6]);
 
-/* Hidden states a model keeps of every layer while it runs without gradients (a list of them, a
+/* Hidden states that a model keeps of every layer while it runs without gradients (a list of them, a
  * cache): owned by step(), whose layers add to it. */
 struct oom_kept {
 	bool in_training;               /* and not in evaluations alone */

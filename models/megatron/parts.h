@@ -153,7 +153,7 @@ double oom_pipe_buffers(const struct oom_megatron *m, const struct mg_chunk *c);
 double oom_pipe_logits(const struct oom_megatron *m);           /* bytes of each */
 void oom_pipe_step(const struct oom_megatron *m, double params, double ranks, struct mg_step *s);
 
-/* An fp8 recipe on the launch's card: bytes an element of a cached 8-bit weight takes, of one kept as
+/* An fp8 recipe on the launch's card: bytes that an element of a cached 8-bit weight takes, of one kept as
  * parameter, and of a matrix product's input kept for backward. */
 struct mg_fp8 {
 	double cached, param, kept;

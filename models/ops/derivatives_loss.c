@@ -154,7 +154,7 @@ static struct grad cut_grad(struct oom_tape *t, const struct oom_node *n, int i)
 	return cast;
 }
 
-/* The order of the vocabulary (an argsort: 8 and 4 bytes a word), both gradients in the operands'
+/* The order of the vocabulary (an argsort: 8 and 4 bytes per word), both gradients in the operands'
  * types, then casts: the weight's first (cut_cross_entropy/cce.py backward, cce_backward.py). */
 void oom_derive_cut(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {

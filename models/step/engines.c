@@ -27,7 +27,7 @@
 	.shards_source = "torch/distributed/fsdp/fully_sharded_data_parallel.py sharding_strategy; accelerate " \
 			 "utils/dataclasses.py FullyShardedDataParallelPlugin"
 
-#define FSDP_UNITS "FSDP: transients as its collectives allocate them, one block a unit"
+#define FSDP_UNITS "FSDP: transients as its collectives allocate them, one block per unit"
 
 /* What the row of choices.h says. */
 #define INFO_OF(id) \

@@ -122,10 +122,10 @@ struct oom_param {
  * models need at most. */
 enum {
 	OOM_MAX_EDGES = 4,      /* inputs of a node [4] */
-	OOM_MAX_SAVED = 18,     /* tensors a node saves [16] */
+	OOM_MAX_SAVED = 18,     /* tensors that a node saves [16] */
 	OOM_MAX_OUTS = 6,       /* outputs of a node [4] */
 	OOM_MAX_HELD = 24,      /* tensors that the layers of a checkpointed stack share [14] */
-	OOM_MAX_RETURNED = 4,   /* tensors a model returns beside the loss [2] */
+	OOM_MAX_RETURNED = 4,   /* tensors that a model returns beside the loss [2] */
 	OOM_MAX_CTX = 64,       /* stacks of layers, of a second model too [32] ... */
 	OOM_CTX_BYTES = 1024,   /* ... and the bytes its blocks are told */
 	OOM_MAX_RUNS = 512,     /* runs of layers recorded; repeated ones of all passes [53] */

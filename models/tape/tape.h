@@ -123,7 +123,7 @@ struct oom_tape {
 	 * images */
 	struct oom_val (*merge)(struct oom_tape *t, void *ctx, struct oom_val x);
 	void *merge_ctx;
-	uint64_t pixels;        /* image elements a sample brings along (besides its text) */
+	uint64_t pixels;        /* image elements that a sample brings along (besides its text) */
 	bool token_types;       /* and a type of every token */
 	/* masks are made whatever a kernel could do without, for images are attended both ways */
 	bool typed_mask;

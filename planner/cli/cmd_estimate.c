@@ -86,7 +86,7 @@ static const struct oom_option options[] = {
 	 .unset = "standard output",
 	 .summary = "where the priced rows go"},
 	OOM_OPTION_JSON,
-	OOM_OPTION_CSV("print CSV, one row a phase"),
+	OOM_OPTION_CSV("print CSV, one row per phase"),
 	OOM_OPTIONS_COMMON,
 	OOM_OPTIONS_END,
 };

@@ -117,7 +117,7 @@ void oom_report_precision(const struct oom_target *t)
 	if (*t->q.precision_note)
 		printf("  precision: %s\n", t->q.precision_note);
 	if (!p->zero_said && p->zero_stage)
-		printf("  sharding: --zero %lld by default, as %s does where nobody says a stage\n",
+		printf("  sharding: --zero %lld by default, which is what %s does unless it is told a stage\n",
 		       (long long)p->zero_stage, VALUE(p, "engine"));
 }
 
@@ -162,13 +162,13 @@ static void several_gpus(const struct oom_plan *p, const struct oom_eval *e)
 		       engine->in_turn ? "GPU" : "pipeline rank", e->stage, e->n_stages,
 		       oom_gib(e->least_peak));
 	if (p->gpus > p->nodes && !p->rank0_contexts && !engine->in_turn)
-		printf("  GPU 0 fills first where the node's other %lld processes open a context on "
+		printf("  GPU 0 fills up first if the node's other %lld processes open a context on "
 		       "it: %s more (--rank0-contexts)\n",
 		       (long long)(p->gpus / p->nodes - 1),
 		       oom_gib(e->context_bytes * (uint64_t)(p->gpus / p->nodes - 1)));
 	if (e->floor_bytes)
-		printf("  of it %s are gathered parameters and buckets: more GPUs do not lower "
-		       "them\n",
+		printf("  %s of it are gathered parameters and buckets, which more GPUs do not make "
+		       "smaller\n",
 		       oom_gib(e->floor_bytes));
 }
 
@@ -241,7 +241,7 @@ static void anatomy(const struct oom_eval *e)
 		putchar('\n');
 	}
 	if (rest)
-		printf("  %-26s %12s\n", "rows under 1 MiB, together", oom_gib(rest));
+		printf("  %-26s %12s\n", "everything below 1 MiB", oom_gib(rest));
 }
 
 static void phases(const struct oom_judged *j)
@@ -265,19 +265,19 @@ static void host(const struct oom_target *t, const struct oom_judged *j)
 {
 	const struct oom_host_need *n = &j->host;
 
-	printf("\na node besides: %s host RAM (processes %s, loading %s, offload %s, loader %s, "
-	       "saving %s), %s disk\n",
+	printf("\nalso needed per node: %s of host RAM (processes %s, loading %s, offload %s, loader %s, "
+	       "saving %s), %s of disk\n",
 	       oom_gib(n->ram_peak), oom_gib(n->processes), oom_gib(n->loading),
 	       oom_gib(n->pinned + n->pageable), oom_gib(n->loader), oom_gib(n->saving),
 	       oom_gib(n->disk_peak));
-	printf("  page cache up to %s besides: given back when memory is short, but it makes a "
-	       "container look full and dirty pages count against its limit\n",
+	printf("  the page cache takes up to %s more: it is given back when memory is short, but it makes a "
+	       "container look full, and dirty pages count against its limit\n",
 	       oom_gib(n->page_cache));
 	if (t->q.host_ram_bytes)
-		printf("  of %s there: %s\n", oom_gib(t->q.host_ram_bytes),
+		printf("  there are %s: %s\n", oom_gib(t->q.host_ram_bytes),
 		       oom_limit_str(j->first_limit));
 	else
-		printf("  short of GPU memory it ends in a traceback, short of host memory in "
+		printf("  a run that is short of GPU memory ends in a traceback, one that is short of host memory in "
 		       "\"Killed\" (exit 137)\n");
 }
 

@@ -89,8 +89,8 @@ static void missing(const struct oom_plan *asked, const struct oom_box *x)
 	printf("short of %s%s%s", oom_shortage_str(x->shortage), x->short_bytes ? " by " : "",
 	       x->short_bytes ? oom_gib(x->short_bytes) : "");
 	if (x->shortage == OOM_BOX_VRAM)
-		printf(", with every fix that may be taken and those of the science; more cards or "
-		       "larger ones");
+		printf(", even with every fix that may be taken and those that change the science; more or "
+		       "larger cards");
 	if (x->shortage == OOM_BOX_LAYOUT)
 		printf(": the plan cannot be laid out over these cards");
 	if (x->shortage == OOM_BOX_FABRIC)
@@ -198,7 +198,7 @@ static void smallest(const struct oom_plan *asked, const struct oom_offers *o,
 		printf("  %-12s %-32s %s $/h on demand, %s spot%s (price ",
 		       best[i]->offer->provider, best[i]->offer->instance,
 		       money(best[i]->offer->ondemand_usd_h), money(best[i]->offer->spot_usd_h),
-		       best[i]->nodes > 1 ? " a machine" : "");
+		       best[i]->nodes > 1 ? " per machine" : "");
 		if (*date && age >= 0)
 			printf("of %s, %ld days old)\n", date, age);
 		else
@@ -213,11 +213,11 @@ static void needs(const struct oom_boxes *b)
 {
 	const struct oom_host_need *n = &b->items[0].need;
 
-	printf("\nthe first needs, a node: %s host RAM (processes %s, loading %s, offloaded %s, "
+	printf("\nthe first one needs per node: %s of host RAM (processes %s, loading %s, offloaded %s, "
 	       "loader %s, saving %s)\n",
 	       oom_gib(n->ram_peak), oom_gib(n->processes), oom_gib(n->loading), oom_gib(n->pinned + n->pageable),
 	       oom_gib(n->loader), oom_gib(n->saving));
-	printf("  and %s disk (a checkpoint is %s, the hub cache %s)\n", oom_gib(n->disk_peak),
+	printf("  and %s of disk (a checkpoint is %s, the hub cache %s)\n", oom_gib(n->disk_peak),
 	       oom_gib(n->checkpoint), oom_gib(n->hub_cache));
 	if (!isnan(b->items[0].usd_per_ksamples))
 		printf("  a thousand samples of %lld tokens cost $%s there; %s binds\n",
@@ -233,10 +233,10 @@ void oom_box_left_out(const struct oom_offers *o)
 		const char *what;
 	} counts[] = {{o->no_gpu, "without a GPU"},
 		      {o->shares, "shares of a card, without a usable count or a machine"},
-		      {o->malformed, "no offers"},
+		      {o->malformed, "that are no offers"},
 		      {o->duplicates, "folded into another of the same machine and region"},
 		      {o->bad_price, "with an absurd price, left unpriced"},
-		      {o->bad_number, "figures that are no numbers"}};
+		      {o->bad_number, "with figures that are no numbers"}};
 	char line[1100] = "", whole[450] = "";
 	size_t n = 0;
 
@@ -244,10 +244,11 @@ void oom_box_left_out(const struct oom_offers *o)
 		n += (size_t)snprintf(line + n, n < sizeof(line) ? sizeof(line) - n : 0, "%s%s%s%s%s", i ? ", " : "", o->unknown[i],
 				      *o->nearest[i] ? " (nearest " : "", o->nearest[i], *o->nearest[i] ? ")" : "");
 	if (o->unknown_gpu)
-		oom_complain(0, "%zu rows of cards the table does not know were kept aside: %s%s", o->unknown_gpu, line,
+		oom_complain(0, "%zu row%s of cards that the table does not know set aside: %s%s", o->unknown_gpu,
+			     o->unknown_gpu == 1 ? "" : "s", line,
 			     o->n_unknown == sizeof(o->unknown) / sizeof(o->unknown[0]) ? ", ..." : "");
 	if (o->unsaid_form)
-		oom_complain(0, "%zu rows do not say whether their cards are PCIe or SXM: eight in a machine and more were taken "
+		oom_complain(0, "%zu of the rows do not say whether their cards are PCIe or SXM: eight or more in a machine were taken "
 			     "as SXM, fewer as PCIe, which is slower", o->unsaid_form);
 	n = 0;
 	for (size_t i = 0; i < o->n_share; i++)
@@ -281,7 +282,7 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *t,
 		else
 			rows(asked, o, b, 0, shown);
 		printf(v->tokens > 0 ? "* nothing that was tried, on any number of machines, costs less and is done earlier\n" :
-				       "* nothing is both cheaper an hour and faster\n");
+				       "* nothing is both cheaper per hour and faster\n");
 		if (v->tokens > 0)
 			oom_quote_notes(asked, b, v);
 	}

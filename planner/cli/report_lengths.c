@@ -49,16 +49,16 @@ void oom_report_lengths(const struct oom_target *t)
 		return;
 	r = oom_question_lengths(&t->q);
 	printf("\nlengths: %" PRIu64
-	       " sequences, mean %.1f, median %u, p90 %u, p99 %u, longest %u\n",
-	       r.total, r.mean, r.p50, r.p90, r.p99, r.longest);
+	       " sequence%s, mean %.1f, median %u, p90 %u, p99 %u, longest %u\n",
+	       r.total, r.total == 1 ? "" : "s", r.mean, r.p50, r.p90, r.p99, r.longest);
 	if (r.skipped)
-		printf("  %" PRIu64 " lines without a length were left out\n", r.skipped);
+		printf("  %" PRIu64 " line%s without a length left out\n", r.skipped, r.skipped == 1 ? "" : "s");
 	printf("  planned for the longest batch of an epoch: %u tokens per sequence, %.0f sequences "
-	       "a batch\n",
+	       "per batch\n",
 	       r.batching[OOM_BATCH_LONGEST].worst_tokens, r.batch);
 	strategies(&r);
 	if (r.death_step > 0)
-		printf("  a plan for the mean batch (%.1f tokens per sequence) is passed first at "
+		printf("  a batch first needs more than a plan for the mean one (%.1f tokens per sequence) at "
 		       "step %.0f\n",
 		       r.mean_batch_tokens, r.death_step);
 	fate(t, &r);

@@ -298,7 +298,7 @@ static void old_bitsandbytes_keeps_inputs(void **state)
 }
 
 /* PEFT made adapters in fp32 until 0.6 (tuners/lora.py 0.5: new weights were moved to their base's device alone), in the
- * type of a 16-bit base until 0.11, and since then makes them fp32 again: of r = 8 on q_proj 8 (4096 + 4096) elements a layer. */
+ * type of a 16-bit base until 0.11, and since then makes them fp32 again: of r = 8 on q_proj 8 (4096 + 4096) elements per layer. */
 static void types_of_adapters(void **state)
 {
 	static const struct {

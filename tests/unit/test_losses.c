@@ -23,7 +23,7 @@ static uint64_t backward(const char *words)
 }
 
 /* Liger's keeps two gradients, of hidden states and head; cut cross-entropy the hidden states themselves, a
- * logsumexp (4) and a place (8) a token with a successor, and a number a word. */
+ * logsumexp (4) and a place (8) per token with a successor, and a number per word. */
 static void cut_keeps_no_logits(void **state)
 {
 	(void)state;

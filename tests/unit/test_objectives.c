@@ -90,7 +90,7 @@ static void single_answers(void **state)
 /* Of two layers the second is recomputed: half as much is kept as without, but for one more input. */
 /* Policy and critic, each with states of its own; beside them a reward model of the critic's kind and a copy of
  * the policy.  A critic is the model with a head of one number instead of the tied one.  A scored token of a
- * rollout has an fp32 number a word, of all samples of a step. */
+ * rollout has an fp32 number per word, of all samples of a step. */
 static void four_models(void **state)
 {
 	const struct oom_eval alone = of("objective=sft"), none = of("objective=ppo reference=none"),

@@ -158,7 +158,7 @@ static const struct {
 	[OOM_TIME_UNPACKING] = {"elements x 2.5 B / memory", "half a byte read, two written (bitsandbytes); GPTQ 5 times as long (QwenLM)",
 				unpacking},
 	[OOM_TIME_LAUNCHES] = {"what launching takes beyond the card's own time: (c^4 + l^4)^(1/4) - c",
-			       "kernels counted from the tape; microseconds a launch: cards.c", launches},
+			       "kernels counted from the tape; microseconds per launch: cards.c", launches},
 	[OOM_TIME_TENSOR] = {"bytes / ring + calls x latency, beyond what the weights' gradients hide",
 			     "megatron/core/tensor_parallel/layers.py; nccl-tests (collectives.c)", tensor},
 	[OOM_TIME_EXPERT] = {"bytes x (outside / network + inside / link) + calls x latency; Megatron sends once to a machine",
