@@ -126,6 +126,7 @@ struct mg_flow {
 	double loss[MG_FLOW_LOSS];
 	size_t n_loss;
 	double plain_loss;              /* logits that F.cross_entropy takes in fp32; 0: loss[] says it */
+	bool split_loss;                /* of logits divided by vocabulary, under loss_parallel() */
 	struct mg_wrapped wrapped;
 	double rest;                    /* bytes throughout forwards and backwards */
 	/* weights lie in one buffer, into which those that the model was made with (so many bytes each) are

@@ -116,6 +116,25 @@ static void half(struct playing *g, const struct mg_flow_layer *l, const struct 
 	play_drop(g, &out);
 }
 
+/* 16-bit logits, which the training loop names until the loss is there, the fp32 copy, its log-softmax, which alone is
+ * kept; of divided logits what is above their maximum and its exponential as well (_log_softmax in loss.py). */
+static int32_t plain_loss(struct playing *g)
+{
+	const double n = g->f->plain_loss;
+	int32_t low = play_put(g, 2 * n), high = play_put(g, 4 * n), shifted = -1, exponential, kept;
+
+	if (g->f->split_loss) {
+		shifted = play_put(g, 4 * n);
+		exponential = play_put(g, 4 * n);
+		play_drop(g, &exponential);
+	}
+	kept = play_put(g, 4 * n);
+	play_drop(g, &shifted);
+	play_drop(g, &high);
+	play_drop(g, &low);
+	return kept;
+}
+
 static void forward(struct playing *g, size_t c, int64_t micro)
 {
 	const struct mg_flow *f = g->f;
@@ -140,21 +159,26 @@ static void forward(struct playing *g, size_t c, int64_t micro)
 	*ends(g, micro, c) = play_put(g, f->ends[c]);
 	for (size_t i = 0; f->chunk[c].loss && i < f->n_loss; i++)
 		ends(g, micro, c)[1 + i] = play_put(g, f->loss[i]);
-	if (f->chunk[c].loss && f->plain_loss > 0) {
-		/* 16-bit logits, the fp32 copy, its log-softmax, which alone is kept */
-		int32_t low = play_put(g, 2 * f->plain_loss), high = play_put(g, 4 * f->plain_loss);
-
-		ends(g, micro, c)[1] = play_put(g, 4 * f->plain_loss);
-		play_drop(g, &high);
-		play_drop(g, &low);
-	}
+	if (f->chunk[c].loss && f->plain_loss > 0)
+		ends(g, micro, c)[1] = plain_loss(g);
 }
 
-/* The gradient of the log-softmax, of its input, and that in 16 bit, which the head's backward takes. */
+/* The gradient of the log-softmax, of its input, and that in 16 bit, which the head's backward takes.  Divided logits
+ * have one function for both: (grad_input + exp(x)) * grad_output. */
 static void plain_loss_back(struct playing *g, int32_t *kept)
 {
-	int32_t out = play_put(g, 4 * g->f->plain_loss), in = play_put(g, 4 * g->f->plain_loss), low;
+	const double high = 4 * g->f->plain_loss;
+	int32_t out = play_put(g, high), in, low;
 
+	if (g->f->split_loss) {
+		int32_t exponential = play_put(g, high), sum = play_put(g, high);
+
+		play_drop(g, &exponential);
+		in = play_put(g, high);
+		play_drop(g, &sum);
+	} else {
+		in = play_put(g, high);
+	}
 	play_drop(g, &out);
 	play_drop(g, kept);
 	low = play_put(g, 2 * g->f->plain_loss);

@@ -5,7 +5,7 @@
  * reserved memory: gathers and reductions have pools of their own, the plain loss leaves blocks behind (play.c).  Against
  * published readings: -2.6 % (8B, dp 2, cp 2), -2.4 % (8B, cp 8), -5.5 % (405B, tp 8, pp 8, cp 4), -14 % (the same with cp 8, which
  * should take no more); with 8,192 tokens, where the local batch of 32 is cut into as many micro-batches as there are
- * pipeline ranks (pipelining_utils.py), -12 % (1F1B) and +6 % (interleaved).
+ * pipeline ranks (pipelining_utils.py), -12 % (1F1B) and +6 % (interleaved); -3.2, -4.1 and -4.3 % (Qwen3-32B, tp 8, pull request 1690).
  *
  *   tensor parallelism   weights by heads and by feed-forward width; the residual stream and the norms
  *                        hold their part of the sequence, what enters attention and the feed-forward is
@@ -147,13 +147,20 @@ static double between_stages(const struct oom_megatron *m, int64_t r, size_t n)
 	return sum;
 }
 
+static bool splits_loss(const struct oom_megatron *m, const struct oom_plan *p)
+{
+	return p->loss_parallel && m->tp > 1;
+}
+
 /* Logits and what the loss makes of them: fp32, log-softmax and its gradient, 12 B each while the
- * gradient is made (train.py deletes the 16-bit ones before the backward). */
+ * gradient is made (train.py deletes the 16-bit ones before the backward).  The loss of divided logits is written
+ * out: its log-softmax, the picked ones' gradient, an exponential and their sum, 16 B (torch/distributed/tensor/
+ * parallel/loss.py, _nll_loss_and_log_softmax_backward). */
 static double logits(const struct oom_megatron *m, const struct oom_plan *p)
 {
 	const struct sizes z = sizes_of(m);
 
-	return 12 * z.T * z.v / (p->loss_parallel ? z.t : 1);
+	return splits_loss(m, p) ? 16 * z.T * z.v / z.t : 12 * z.T * z.v;
 }
 
 /* Ranks over which FSDP2 divides. */
@@ -216,7 +223,8 @@ enum oom_status oom_titan_rank(const struct oom_megatron *m, const struct oom_pl
 	    m->pp > 1 ? 4 * whole : 0);
 	/* a layer again, its gradients in 16 bit and the input of their reduction in fp32 */
 	again = (m->recompute ? full : 0) + (m->pp > 1 ? 0 : (2 + 4) * unit);
-	add(o, "logits", "12 B x tokens x vocabulary (/ t with loss-parallel)", OOM_MG_ROW_TRANSIENT, loss);
+	add(o, "logits", splits_loss(m, p) ? "16 B x tokens x vocabulary / t" : "12 B x tokens x vocabulary",
+	    OOM_MG_ROW_TRANSIENT, loss);
 	add(o, "a layer in backward", "recomputed and its gradients, beyond the logits",
 	    OOM_MG_ROW_RECOMPUTED, again - loss);
 	for (size_t i = 0; i < o->n_rows; i++)
@@ -285,7 +293,8 @@ enum oom_status oom_titan_flow(const struct oom_megatron *m, const struct oom_pl
 	fill_layer(m, false, &f->layer[0]);
 	if (m->experts)
 		fill_layer(m, true, &f->layer[1]);
-	f->plain_loss = z.T * z.v / (p->loss_parallel ? z.t : 1);
+	f->split_loss = splits_loss(m, p);
+	f->plain_loss = z.T * z.v / (f->split_loss ? z.t : 1);
 	f->shards = 1;
 	wrap(m, ranks, &f->wrapped);
 	for (size_t i = 0; i < f->n_chunks; i++)

@@ -28,8 +28,8 @@ static uint64_t titan_reserved(const struct mg_flow *f)
 	return result.reserved;
 }
 
-/* torchtitan's mix, by hand: 16 B per parameter over the ranks that shard (8 in pure bf16); the logits' 12 B
- * divided by tp with loss-parallel; with a pipeline all parameters in bf16 and fp32 gradients whole, and a
+/* torchtitan's mix, by hand: 16 B per parameter over the ranks that shard (8 in pure bf16); the logits' 12 B,
+ * with loss-parallel 16 B of the rank's part; with a pipeline all parameters in bf16 and fp32 gradients whole, and a
  * checkpointed layer's 2 T h / t for each pass in flight. */
 static void test_titan(void **state)
 {
@@ -49,6 +49,8 @@ static void test_titan(void **state)
 	p.loss_parallel = 0;
 	assert_int_equal(oom_titan_rank(&m, &p, 0, &whole, NULL), OOM_OK);
 	assert_true(whole.peak_bytes > divided.peak_bytes);
+	assert_true(rows_of(&divided, OOM_MG_ROW_TRANSIENT) == 16.0 * 2048 * 32768 / 2);
+	assert_true(rows_of(&whole, OOM_MG_ROW_TRANSIENT) == 12.0 * 2048 * 32768);
 	assert_int_equal(divided.optimizer_bytes, 8 * divided.params / 4);
 	assert_int_equal(divided.activation_bytes, 8 * 2 * 2048 * 1024 / 2);
 	p.precision = OOM_BF16;
