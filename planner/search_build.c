@@ -122,7 +122,8 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 		[OOM_CKPT_NONE] = {OOM_CKPT_FULL, OOM_CKPT_SELECTIVE},
 		[OOM_CKPT_FULL] = {OOM_CKPT_NONE, OOM_CKPT_SELECTIVE},
 		[OOM_CKPT_SELECTIVE] = {OOM_CKPT_NONE, OOM_CKPT_FULL},
-		[OOM_CKPT_SELECTIVE_ATTENTION] = {OOM_CKPT_NONE, OOM_CKPT_FULL}};
+		[OOM_CKPT_SELECTIVE_ATTENTION] = {OOM_CKPT_NONE, OOM_CKPT_FULL},
+		[OOM_CKPT_SELECTIVE_OP] = {OOM_CKPT_NONE, OOM_CKPT_FULL}};
 	const struct oom_plan *a = s->asked;
 
 	/* nothing of it leaves the GPUs (megatron/launch.c), which are all that were asked for */

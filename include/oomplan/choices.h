@@ -78,12 +78,15 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "transformers TrainingArguments gradient_checkpointing=True", OOM_EXACT) \
 	X(OOM_CKPT_SELECTIVE, "selective", \
 	  "matrix products and attention are kept, the rest of a block is recomputed (Megatron: " \
-	  "attention cores alone are)", "op", \
+	  "attention cores alone are)", "", \
 	  "torch.utils.checkpoint create_selective_checkpoint_contexts; " \
 	  "--recompute-granularity selective, arXiv:2205.05198", OOM_EXACT) \
 	X(OOM_CKPT_SELECTIVE_ATTENTION, "selective-attention", \
 	  "attention's results are kept, the rest of a block is recomputed", "", \
-	  "torch.utils.checkpoint create_selective_checkpoint_contexts", OOM_EXACT)
+	  "torch.utils.checkpoint create_selective_checkpoint_contexts", OOM_EXACT) \
+	X(OOM_CKPT_SELECTIVE_OP, "selective-op", \
+	  "every second matrix product and attention are kept, the rest of a block is recomputed", "op", \
+	  "torchtitan distributed/activation_checkpoint.py; torchtune modules/_activation_checkpointing.py", OOM_EXACT)
 
 #define OOM_REENTRANTS(X) \
 	X(OOM_REENTRANT_AUTO, "auto", "as --transformers has it: false from 5.0 on, true before, and true where FSDP1 wraps adapters", \

@@ -186,7 +186,8 @@ static void set_layers(const struct oom_plan *p, struct oom_megatron *m)
 		       p->precision == OOM_FP16 || p->precision == OOM_AMP_FP16 ? OOM_MG_FP16 :
 										  OOM_MG_BF16;
 	m->recompute = p->grad_ckpt == OOM_CKPT_FULL ? OOM_MG_RC_FULL :
-		       p->grad_ckpt == OOM_CKPT_SELECTIVE ? OOM_MG_RC_SELECTIVE : OOM_MG_RC_NONE;
+		       p->grad_ckpt == OOM_CKPT_SELECTIVE || p->grad_ckpt == OOM_CKPT_SELECTIVE_OP ? OOM_MG_RC_SELECTIVE :
+												     OOM_MG_RC_NONE;
 	if (p->recompute_layers) {
 		m->recompute_uniform = 0;
 		m->recompute_layers = p->recompute_layers;

@@ -126,6 +126,7 @@ static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bo
 	t->grad = true;
 	t->recompute = true;
 	t->dry = t->stopped = dry;
+	t->kept.products = 0;
 	oom_amp_enter(t);
 	y = oom_layer_run(t, c);
 	oom_amp_leave(t);

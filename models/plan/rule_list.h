@@ -119,6 +119,8 @@
  "recomputes it"},
 {IS_NOT(pp_schedule, 0), EXCLUDES(ABOVE(vpp, 1)),
  "pp-schedule gpipe has no interleaved form: --vpp 1"},
+{IS(grad_ckpt, OOM_CKPT_SELECTIVE_OP), EXCLUDES(THAT(RANKS)),
+ "grad-ckpt selective-op is torchtitan's and torchtune's; Megatron has --grad-ckpt selective"},
 {ABOVE(recompute_layers, 0), NEEDS(IS(grad_ckpt, OOM_CKPT_FULL)),
  "recompute-num-layers goes with --grad-ckpt full"},
 {ENGINE_THAT(PIPE), EXCLUDES(ABOVE(zero_stage, 1)),

@@ -56,6 +56,7 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 	t->checkpoint = node;
 	t->packing = true;
 	c.kept0 = (uint32_t)t->kept.n;
+	t->kept.products = 0;
 	t->packs = 0;
 	y = oom_layer_run(t, &c);
 	t->packing = false;

@@ -234,6 +234,7 @@ static bool keeps(const struct oom_tape *t, enum oom_kept_of kind)
 	switch ((enum oom_checkpointing)t->plan->grad_ckpt) {
 	case OOM_CKPT_SELECTIVE: return true;
 	case OOM_CKPT_SELECTIVE_ATTENTION: return kind == OOM_KEPT_ATTENTION;
+	case OOM_CKPT_SELECTIVE_OP: return kind == OOM_KEPT_ATTENTION || !(t->kept.products % 2);
 	case OOM_CKPT_NONE: case OOM_CKPT_FULL: break;
 	}
 	return false;
@@ -248,9 +249,11 @@ bool oom_has_kept(const struct oom_tape *t, enum oom_kept_of kind)
 struct oom_val oom_new_kept(struct oom_tape *t, enum oom_kept_of kind, const char *name, uint16_t mono,
 			    struct oom_dim width, enum oom_dtype dt)
 {
+	const bool keep = keeps(t, kind), there = oom_has_kept(t, kind) && width.n;
 	struct oom_val v;
 
-	if (oom_has_kept(t, kind) && width.n)
+	t->kept.products += kind == OOM_KEPT_PRODUCT;
+	if (there)
 		return (struct oom_val){.sto = t->kept.row[t->kept.at++],
 					.node = -1,
 					.mono = mono,
@@ -258,7 +261,7 @@ struct oom_val oom_new_kept(struct oom_tape *t, enum oom_kept_of kind, const cha
 					.text = width.text,
 					.dt = (uint8_t)dt};
 	v = oom_new(t, name, mono, width, dt);
-	if (!t->packing || t->dry || v.sto < 0 || !keeps(t, kind) ||
+	if (!t->packing || t->dry || v.sto < 0 || !keep ||
 	    !oom_tape_grow(t, (void **)&t->kept.row, &t->kept.cap, t->kept.n + 1, sizeof(*t->kept.row)))
 		return v;
 	oom_ref(t, v.sto);

@@ -54,6 +54,7 @@ struct oom_tape {
 	struct {
 		int32_t *row;
 		size_t n, cap, at, end;
+		size_t products;        /* met in this layer so far */
 	} kept;
 	int32_t held[OOM_MAX_HELD];     /* shared tensors alive for recomputation */
 	/* the first layer's checkpoint of the stack that shares them */

@@ -119,6 +119,20 @@ static void titan_model(struct emission *e)
 	e->described = true;
 }
 
+static void titan_checkpointing(struct emission *e)
+{
+	char buf[160];
+
+	if (e->plan->ckpt_every > 1 && emit_is(e, "grad-ckpt", "full")) {
+		emit_set(e, "activation_checkpoint.mode", "selective");
+		emit_set(e, "activation_checkpoint.selective_ac_option", emit_fact(e, "ckpt-every", buf));
+		return;
+	}
+	emit_rows(e, "", "torchtitan", "activation_checkpoint.mode");
+	if (emit_is(e, "grad-ckpt", "selective-op"))
+		emit_set(e, "activation_checkpoint.selective_ac_option", "op");
+}
+
 void fill_torchtitan(struct emission *e)
 {
 	char buf[160];
@@ -144,7 +158,7 @@ void fill_torchtitan(struct emission *e)
 	emit_set(e, "parallelism.fsdp_reshard_after_forward", emit_is(e, "zero", "2") ? "never" : "default");
 	emit_rows(e, "", "torchtitan", "parallelism.tensor_parallel_degree parallelism.pipeline_parallel_degree "
 		  "parallelism.context_parallel_degree parallelism.expert_parallel_degree");
-	emit_rows(e, "", "torchtitan", "activation_checkpoint.mode");
+	titan_checkpointing(e);
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "compile.enable", "true");
 }

@@ -11,7 +11,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("training.seq_len", "seq-len", NULL, "2048", JOB ":261"),
 	{"training.global_batch_size", .hook = true, .source = JOB},
 	{"training.gradient_accumulation_steps", .hook = true},
-	FW_KEY("activation_checkpoint.mode", "grad-ckpt", "full>full;selective>selective;none>none;"
+	FW_KEY("activation_checkpoint.mode", "grad-ckpt", "full>full;selective>selective-op;none>none;"
 	       "memory_budget>selective", NULL, JOB ":652"),
 	FW_KEY("parallelism.tensor_parallel_degree", "tp", NULL, NULL, JOB ":351"),
 	FW_KEY("parallelism.pipeline_parallel_degree", "pp", NULL, NULL, JOB ":360"),
@@ -108,6 +108,19 @@ static void finish_optimizer(struct fw_part *p)
 	       JOB " optimizer.implementation");
 }
 
+/* "op", or n: every n-th layer is recomputed as a whole. */
+static void finish_selective(struct fw_part *p)
+{
+	const char *mode = fw_text(p, "activation_checkpoint.mode"),
+		   *option = fw_text(p, "activation_checkpoint.selective_ac_option");
+	const char *key = *option ? "activation_checkpoint.selective_ac_option" : NULL;
+
+	if ((*mode && strcmp(mode, "selective")) || !strcmp(option, "op"))
+		return;
+	fw_set(p, "grad-ckpt", "full", key, JOB " selective_ac_option: every second layer where nothing is said");
+	fw_set(p, "ckpt-every", *option ? option : "2", key, JOB " selective_ac_option");
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *name = fw_text(p, "model.name"), *flavor = fw_text(p, "model.flavor");
@@ -129,7 +142,8 @@ static void finish(struct fw_part *p)
 	fw_default(p, "base-bits", "16", "torchtitan/train.py");
 	fw_default(p, "precision", *param && strstr(param, "32") ? "fp32" : "amp-bf16",
 		   JOB " mixed_precision_param: fp32 shards, bf16 computation");
-	fw_default(p, "grad-ckpt", "selective", JOB ":652");
+	finish_selective(p);
+	fw_default(p, "grad-ckpt", "selective-op", JOB ":652");
 	fw_default(p, "attn", "sdpa", "torchtitan/models/attention.py");
 	fw_default(p, "loss", "plain", "torchtitan/components/loss.py");
 	finish_optimizer(p);

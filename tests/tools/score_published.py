@@ -137,7 +137,7 @@ def torchtitan(row, old):
     if "not stated" in row["activation_checkpointing"]:
         raise ev.No("source does not say what is checkpointed")
     if "selective" in row["activation_checkpointing"]:
-        knobs["grad_ckpt"] = "selective"
+        knobs["grad_ckpt"] = "selective-op"
         has_a_knob(missing, "selective")
     compiled(row, knobs, missing)
     return knobs, missing

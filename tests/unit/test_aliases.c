@@ -277,7 +277,8 @@ static void wrong_words_are_told_the_right_ones(void **state)
 		{"--per_device_train_batch_size 0",
 		 "--per-device-train-batch-size: 0 is outside 1 to 1048576"},
 		{"--gradient-checkpointing=unsloth",
-		 "--gradient-checkpointing: \"unsloth\" is none of: none, full, selective, selective-attention"},
+		 "--gradient-checkpointing: \"unsloth\" is none of: none, full, selective, selective-attention, "
+		 "selective-op"},
 		{"--no-bf16=1", "--no-bf16 takes no value"},
 		{"--torch-dtype", "--torch-dtype needs a value (WORD)"},
 		{"--no-torch-dtype", "unknown option --no-torch-dtype (did you mean --torch-dtype?)"},

@@ -33,6 +33,7 @@ static const char *const plans[] = {
 	"precision=amp-bf16 grad-ckpt=selective micro-batch=2 seq-len=96 lora-r=8 "
 	"lora-targets=all-linear images=1",
 	"precision=bf16 attn=eager grad-ckpt=selective-attention micro-batch=2 seq-len=64",
+	"precision=bf16 attn=eager grad-ckpt=selective-op micro-batch=2 seq-len=64",
 };
 enum { PLANS = sizeof(plans) / sizeof(plans[0]) };
 

@@ -101,6 +101,7 @@ static const struct {
 	{"grad-ckpt=selective-attention engine=megatron", "grad-ckpt=selective engine=megatron"},
 	{"engine=megatron pp=2 gpus=2 vpp=2 pp-schedule=gpipe",
 	 "engine=megatron pp=2 gpus=2 vpp=2"},
+	{"grad-ckpt=selective-op engine=megatron", "grad-ckpt=selective engine=megatron"},
 	{"engine=megatron recompute-num-layers=3",
 	 "engine=megatron recompute-num-layers=3 grad-ckpt=full"},
 	{"engine=megatron-deepspeed zero=2 gpus=2", "engine=megatron-deepspeed zero=1 gpus=2"},
