@@ -195,7 +195,13 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "whole logits in their own type and their gradient, no fp32 copy (flash-attn's CrossEntropyLoss, " \
 	  "llm-foundry's fused_crossentropy)", \
 	  "fused-crossentropy fused_crossentropy xentropy flash-cross-entropy", \
-	  "flash_attn/ops/triton/cross_entropy.py", OOM_EXACT)
+	  "flash_attn/ops/triton/cross_entropy.py", OOM_EXACT) \
+	X(OOM_LOSS_OUTSIDE, "outside", \
+	  "F.cross_entropy in the training loop, on an fp32 copy of the logits: torch.compile does not reach it", \
+	  "", "torchtitan before April 2025, components/loss.py", OOM_EXACT) \
+	X(OOM_LOSS_OWN_TYPE, "own-type", \
+	  "F.cross_entropy in the training loop, on the logits as they are (under autocast: on an fp32 copy)", \
+	  "", "litgpt; lightning-thunder benchmarks/benchmark_litgpt.py", OOM_EXACT)
 
 /* Modules that Triton kernels of Liger's or Unsloth's replace; what each word takes of them: models/ops/kernels.h. */
 #define OOM_LIGERS(X) \

@@ -103,12 +103,13 @@ static struct oom_val one_kernel(struct oom_tape *t, const struct kernel *k, str
 	return n >= 0 ? oom_node_out(t, n, 0, loss) : loss;
 }
 
-/* logits.float(), but for a kernel that reads 16-bit logits as they are. */
+/* logits.float(), but for a kernel that reads 16-bit logits as they are, and a loop that passes them on so. */
 struct oom_val oom_upcast_logits(struct oom_tape *t, struct oom_val logits)
 {
 	const struct kernel *k = kernel_of(t);
+	const bool own = t->plan->fused_ce == OOM_LOSS_OWN_TYPE && !t->amp;
 
-	return k && k->as_they_are ? logits : oom_op_cast(t, logits, OOM_F32);
+	return own || (k && k->as_they_are) ? logits : oom_op_cast(t, logits, OOM_F32);
 }
 
 struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels)

@@ -72,6 +72,18 @@ static void whole_logits_in_one_kernel(void **state)
 	      2 * B * S * V, "kept");
 }
 
+/* In bf16 what plain has in fp32: log-probabilities, zeros and gradient are 6 bytes a logit.  Autocast makes the copy
+ * itself.  What torch.compile makes of the loss does not reach one that the loop computes. */
+static void a_loop_computes_the_loss_itself(void **state)
+{
+	(void)state;
+	about(backward("precision=bf16"), backward("precision=bf16 loss=own-type"), 6 * B * S * V, "bf16");
+	assert_int_equal(backward("precision=amp-bf16 loss=own-type"), backward("precision=amp-bf16"));
+	assert_int_equal(backward("precision=bf16 loss=outside"), backward("precision=bf16"));
+	about(backward("precision=bf16 loss=outside compile=true"), backward("precision=bf16 compile=true"),
+	      8 * B * S * V, "outside of the compiled graph");
+}
+
 /* flash-attn's, which llm-foundry asks for as fused_crossentropy (inplace_backward stays False): the same 4 bytes
  * a logit, kept are 2 and a logsumexp; under autocast and in an evaluation likewise.  In fp32 8. */
 static void flash_attns_reads_16_bit_logits(void **state)
@@ -128,6 +140,7 @@ int main(void)
 		cmocka_unit_test(torchtune_keeps_log_probabilities),
 		cmocka_unit_test(tiles_grow_with_an_eighth_of_the_batch),
 		cmocka_unit_test(whole_logits_in_one_kernel),
+		cmocka_unit_test(a_loop_computes_the_loss_itself),
 		cmocka_unit_test(flash_attns_reads_16_bit_logits),
 		cmocka_unit_test(ligers_kernels_keep_inputs),
 		cmocka_unit_test(the_batch_before_waits),
