@@ -6,7 +6,7 @@
 
 data/readings/readings.csv holds the readings: the set-up in knobs, what was measured, where it is published.  A residual is
 ln(measured / predicted); of allocated bytes the prediction has the cuBLAS workspaces in it, which PyTorch takes from the
-caching allocator.
+caching allocator.  data/readings/outcomes.csv are published runs of which only that they ran or died is known.
 
 A source is a stack of libraries, and what one of them does otherwise shifts all of its readings together: readings of one
 source say little about the next source.  So a quantity has random effects (DerSimonian and Laird 1986, Controlled Clinical
@@ -20,6 +20,7 @@ import csv, functools, math, os, subprocess, sys, tempfile
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 READINGS = os.path.join(ROOT, "data/readings")
 TABLE = os.path.join(ROOT, "data/residuals.csv")
+GPUS = os.path.join(ROOT, "data/gpus.csv")
 LEVELS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995)
 MEASURES = ("allocated", "reserved", "nvidia_smi")
 FEWEST = 3
@@ -39,17 +40,22 @@ def kind(row):
     return ("fsdp" if engine.startswith("fsdp") or engine == "torchtune" else "zero") + adapters
 
 
-def price(program):
-    d = tempfile.mkdtemp()
-    out = os.path.join(d, "priced.csv")
-    subprocess.run([program, "estimate", "--runs", os.path.join(READINGS, "readings.csv"), "--models-dir", READINGS, "-o", out],
+def priced(program, name):
+    out = os.path.join(tempfile.mkdtemp(), "priced.csv")
+    subprocess.run([program, "estimate", "--runs", os.path.join(READINGS, name), "--models-dir", READINGS, "-o", out],
                    check=True, stdout=subprocess.DEVNULL)
-    rows = []
     for r in csv.DictReader(open(out)):
         if r["pred_error"]:
             sys.exit(f"{r['id']}: {r['pred_error']}")
+        yield r
+
+
+def price(program):
+    rows = []
+    for r in priced(program, "readings.csv"):
+        reserved = "pred_reserved_expandable" if r["allocator"] == "expandable_segments" else "pred_reserved_native"
         predicted = {"allocated": float(r["pred_allocated"]),
-                     "reserved": float(r["pred_reserved_native"]) + float(r["pred_workspace_bytes"]),
+                     "reserved": float(r[reserved]) + float(r["pred_workspace_bytes"]),
                      "nvidia_smi": float(r["pred_used_bytes"])}
         for m in MEASURES:
             if r[m]:
@@ -155,6 +161,24 @@ def report(rows):
           f"source left out: {inside} of {tested} ({100 * inside / tested:.0f} %)")
 
 
+def outcomes(program):
+    """Readings ran, too.  With the default margin of 4 %."""
+    card = {r["name"]: float(r["capacity_mib"]) * 2 ** 20 for r in csv.DictReader(open(GPUS))}
+    card["A100-80G"] = card["A100-SXM4-80GB"]
+    wrong, seen = {"ran": [0, []], "oom": [0, []]}, set()
+    for name in ("readings.csv", "outcomes.csv"):
+        for r in priced(program, name):
+            run = r["id"].replace("smi-", "-")      # one run's readings are rows of their own
+            if r["gpu"] in card and run not in seen:
+                seen.add(run)
+                count = wrong[r.get("outcome") or "ran"]
+                count[0] += 1
+                if (float(r["pred_used_bytes"]) <= 0.96 * card[r["gpu"]]) != (count is wrong["ran"]):
+                    count[1].append(r["id"])
+    (ran, refused), (died, promised) = wrong["ran"], wrong["oom"]
+    print(f"{ran} ran, said not to: {len(refused)} {' '.join(refused)}; {died} died, said to fit: {len(promised)} {' '.join(promised)}")
+
+
 def main():
     rows = price(sys.argv[1])
     new = table(rows)
@@ -169,6 +193,7 @@ def main():
         w.writerow(["kind", "measure", "n", "sources", "of"] + [f"q{100 * l:g}" for l in LEVELS])
         w.writerows(new)
     report(rows)
+    outcomes(sys.argv[1])
 
 
 main()
