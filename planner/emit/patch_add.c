@@ -89,12 +89,24 @@ static bool beside(const struct spelling *sp, const char *text, const struct oom
 	return len > 0 && (size_t)len < sizeof(out->word);
 }
 
+/* Whose entry is it?  Those of a command and of what launches it have one file and no level between them. */
+static bool is_of(const struct oom_reading *r, const struct fw_part *p, const struct oom_setting *s)
+{
+	const size_t at = (size_t)(s - r->settings);
+	const struct fw_part *owner = NULL;
+
+	for (size_t i = 0; i < r->n_parts; i++)
+		if (r->parts[i]->first_setting <= at && (!owner || r->parts[i]->first_setting >= owner->first_setting))
+			owner = r->parts[i];
+	return owner == p;
+}
+
 /* Is that a key of the same file and map? */
-static bool same_map(const struct fw_part *p, const struct oom_setting *s, const char *key)
+static bool same_map(const struct oom_reading *r, const struct fw_part *p, const struct oom_setting *s, const char *key)
 {
 	const size_t prefix = strlen(p->prefix), map = (size_t)(last_name(key) - key);
 
-	return s->line && s->kind != OOM_SETTING_DEFAULT && *s->value && !strcmp(s->file, p->file) &&
+	return s->line && is_of(r, p, s) && s->kind != OOM_SETTING_DEFAULT && *s->value && !strcmp(s->file, p->file) &&
 	       !strncmp(s->key, p->prefix, prefix) && !strncmp(s->key + prefix, key, map) &&
 	       !strchr(s->key + prefix + map, '.');
 }
@@ -113,10 +125,10 @@ static bool add_to(const struct oom_reading *r, const struct fw_part *p, const c
 
 	if (!sp || (sp->numbers && word[digits]) || oom_read_text(&text, &size, p->file, DOC_MAX_BYTES, &err))
 		return false;
-	if (batch && same_map(p, batch, key))
+	if (batch && same_map(r, p, batch, key))
 		found = beside(sp, text, batch, last_name(key), word, out);
 	for (size_t i = 0; !found && i < r->n_settings; i++)
-		if (same_map(p, &r->settings[i], key))
+		if (same_map(r, p, &r->settings[i], key))
 			found = beside(sp, text, &r->settings[i], last_name(key), word, out);
 	free(text);
 	return found;

@@ -81,6 +81,7 @@ const struct framework framework_alpaca_lora = {
 	.role = FW_TRAINER,
 	.marks = "base_model+cutoff_len",
 	.never = "finetuning_type sequence_len datasets stage",
+	.commands = "finetune*",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,

@@ -379,6 +379,12 @@ static void finish_adapter(struct fw_part *p)
 		if (fw_on(p, "lora_target_linear"))
 			fw_set(p, "lora-targets", "all-linear", "lora_target_linear", PEFT ":58");
 	}
+	/* only qlora's config reaches bitsandbytes (loaders/model.py:712): under adapter: lora nothing is quantised */
+	if (fw_fact_is(p, "base-bits", "4-nf4") && !strcmp(fw_text(p, "adapter"), "lora")) {
+		fw_set(p, "base-bits", "16", "load_in_4bit", "axolotl/loaders/model.py:712");
+		fw_open(p, "base-bits", "adapter: lora with load_in_4bit: today's axolotl loads the base in 16 bit, only adapter: "
+			"qlora in 4; older ones may quantise it");
+	}
 	/* GPTQ weights are what load_in_* then means */
 	if (fw_on(p, "gptq"))
 		fw_set(p, "base-bits", "4-gptq", "gptq", PEFT);

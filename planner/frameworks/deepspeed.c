@@ -141,6 +141,11 @@ static void finish(struct fw_part *p)
 		fw_unset(p, "offload-optimizer");
 	fw_default(p, "offload-optimizer", "none", "deepspeed/runtime/zero/offload_config.py");
 	fw_default(p, "offload-params", "none", "deepspeed/runtime/zero/offload_config.py");
+	/* one that is on stands above another's "auto", which the trainer leaves off then */
+	if (fw_on(p, "bf16.enabled") || fw_on(p, "bfloat16.enabled"))
+		fw_set(p, "@ds16", "bf16", fw_key(p, "bf16.enabled") ? "bf16.enabled" : "bfloat16.enabled", PRECISION);
+	else if (fw_on(p, "fp16.enabled"))
+		fw_set(p, "@ds16", "fp16", "fp16.enabled", PRECISION);
 	/* both said to be off: as loaded; where a trainer is told more, accelerate adds a section of its own */
 	if (fw_off(p, "fp16.enabled") && (fw_off(p, "bf16.enabled") || fw_off(p, "bfloat16.enabled")))
 		fw_set(p, "@ds16", "no", "fp16.enabled", PRECISION);

@@ -86,6 +86,7 @@ const struct framework framework_easyr1 = {
 	.role = FW_TRAINER,
 	.marks = "worker.actor.global_batch_size worker.actor.model.model_path worker.actor.model worker.rollout.n "
 		 "data.rollout_batch_size",
+	.commands = "verl.trainer.main",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,

@@ -35,27 +35,44 @@ static bool has(const char *text, const char *word)
 	return false;
 }
 
+/* "offload_opt", "offload_opt_param", "zero3_offload": what a file's name says of the host. */
+static bool offloads(const char *name, const char *what, const char *other)
+{
+	return has(name, "offload") && !has(name, "no_offload") && !has(name, "no-offload") &&
+	       (has(name, what) || !has(name, other));
+}
+
+/* No stage is named: the engine alone is sure. */
+static void without_stage(struct fw_part *p, const char *key, const char *path, const char *name)
+{
+	char told[300];
+
+	snprintf(told, sizeof(told), "%.100s is not found: which ZeRO stage, and is anything offloaded (zero, "
+		 "offload-optimizer, offload-params)? give the file too, or --zero", path);
+	fw_unmodelled(p, key, told);
+	fw_set(p, "zero", "0", key, "no stage is known");
+	fw_set(p, "offload-optimizer", offloads(name, "opt", "param") ? "cpu" : "none", key, "the file's name");
+	fw_set(p, "offload-params", "none", key, "the file's name");
+}
+
 /* Only the name is known. */
 static void by_name(struct fw_part *p, const char *key, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-	const int stage = stage_of(name);
-	const bool offload = has(name, "offload") && !has(name, "no_offload") && !has(name, "no-offload");
+	/* parameters are offloaded at stage 3 alone */
+	const int named = stage_of(name),
+		  stage = named < 0 && has(name, "param") && offloads(name, "param", "opt") ? 3 : named;
 	char told[300];
 
 	fw_set(p, "engine", "deepspeed", key, "a DeepSpeed config is named");
 	if (stage < 0) {
-		snprintf(told, sizeof(told),
-			 "%.100s is not found: which ZeRO stage? give the file too, or --zero", path);
-		fw_unmodelled(p, key, told);
+		without_stage(p, key, path, name);
 		return;
 	}
 	fw_set_whole(p, "zero", stage, key, "the file's name");
-	fw_set(p, "offload-optimizer",
-	       offload && stage && !(has(name, "param") && !has(name, "opt")) ? "cpu" : "none", key,
+	fw_set(p, "offload-optimizer", stage && offloads(name, "opt", "param") ? "cpu" : "none", key, "the file's name");
+	fw_set(p, "offload-params", stage == 3 && offloads(name, "param", "opt") ? "cpu" : "none", key,
 	       "the file's name");
-	fw_set(p, "offload-params", offload && stage == 3 && !has(name, "offload_opt") ? "cpu" : "none",
-	       key, "the file's name");
 	if (has(name, "bf16"))
 		fw_set(p, "@ds16", "bf16", key, "the file's name");
 	snprintf(told, sizeof(told),
@@ -94,10 +111,24 @@ void fw_name_accelerate(struct fw_part *p, const char *key, const char *path)
 	fw_open(p, "offload-params", told);
 }
 
+/* The file's own name behind folders that are known only when it runs; "". */
+static const char *known_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] && !strpbrk(slash, "$`{(<") ? slash + 1 : "";
+}
+
 void fw_take_deepspeed(struct fw_part *p, const char *key)
 {
 	const struct doc_node *node = fw_key(p, key), *open = node ? NULL : doc_below(fw_root(p), key);
 
+	/* "--deepspeed $ROOT/configs/zero2.json": its name is known at least */
+	if (open && open->kind == DOC_SCALAR && *known_name(open->text)) {
+		by_name(p, key, known_name(open->text));
+		fw_set(p, "engine", "deepspeed", NULL, "a DeepSpeed config is named");
+		return;
+	}
 	/* "--deepspeed $CONFIG": DeepSpeed it is, of which stage nobody says */
 	if (open && !doc_is_null(open)) {
 		fw_set(p, "engine", "deepspeed", NULL, "a DeepSpeed config is named");

@@ -59,6 +59,9 @@ struct framework {
 	const char *never;
 	/* Blank-separated names of programs that are nobody else's, without ".py"; NULL: none. */
 	const char *programs;
+	/* Blank-separated names of the programs that its commands start ("swift*", "main_*": a last '*' stands for any
+	 * end), scripts without ".py" and folder: the defaults of others are said to be a guess.  NULL: any. */
+	const char *commands;
 	/* NULL-terminated lists, each ending with a NULL key; earlier rows win. */
 	const struct fw_row *const *rows;
 	/* Blank-separated keys without effect on memory, with '*' as in rows; NULL-terminated list. */
@@ -166,6 +169,8 @@ const char *fw_head(const struct fw_part *part);
 
 /* The row of a key; NULL: none.  *idle: it stands in the list of keys without effect. */
 const struct fw_row *framework_row(const struct framework *fw, const char *key, bool *idle);
+/* One of blank-separated names, as keys are compared, a last '*' standing for any end; NULL: none. */
+bool framework_lists(const char *list, const char *name);
 /* What the map makes of a word of the file: into buf, NULL where the word is not known; "=" where
  * it stands as it is. */
 const char *row_value(const struct fw_row *row, const char *word, char *buf, size_t size);

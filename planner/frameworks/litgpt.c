@@ -6,6 +6,8 @@
 
 #define LORA "litgpt/finetune/lora.py"
 #define FULL "litgpt/finetune/full.py"
+#define PRETRAIN "litgpt/pretrain.py"
+#define UTILS "litgpt/utils.py"
 
 static const struct fw_row rows[] = {
 	{"checkpoint_dir", .hook = true}, {"model_name", .hook = true}, {"model_config*", .hook = true},
@@ -21,7 +23,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, LORA ":49"),
 	{"lora_query", .hook = true}, {"lora_key", .hook = true}, {"lora_value", .hook = true},
 	{"lora_projection", .hook = true}, {"lora_mlp", .hook = true}, {"lora_head", .hook = true},
-	FW_KEY("train.micro_batch_size", "micro-batch", NULL, "4", "litgpt/args.py:17"),
+	FW_KEY("train.micro_batch_size", "micro-batch", NULL, NULL, "litgpt/args.py:17"),
 	FW_KEY("train.max_seq_length", "seq-len", NULL, NULL, "litgpt/args.py:32"),
 	{"train.global_batch_size", .hook = true, .source = "litgpt/args.py:15"},
 	{"optimizer", .hook = true}, {"optimizer.class_path", .hook = true},
@@ -103,28 +105,39 @@ static void finish(struct fw_part *p)
 	if (doc_whole(devices, &gpus) && gpus > 0 && gpus < 100000) {
 		doc_whole(fw_key(p, "num_nodes"), &nodes);
 		fw_set_whole(p, "gpus", gpus * (nodes > 0 && nodes < 10000 ? nodes : 1), "devices", NULL);
-	} else if (!devices) {
+	} else if (!devices && !pretrain) {
 		fw_default(p, "gpus", "1", LORA ":49");
 	}
-	many = gpus * nodes > 1 || (devices && !doc_whole(devices, &gpus));
+	/* pretraining takes all cards where nobody says how many */
+	many = gpus * nodes > 1 || (devices && !doc_whole(devices, &gpus)) || (pretrain && !devices);
 	fw_default(p, "objective", pretrain ? "pretrain" : "sft", "the command");
 	fw_default(p, "method", lora ? "lora" : "full", "the command");
-	fw_default(p, "precision", "bf16", LORA ":131 bf16-true where the card has it");
+	/* mixed; bitsandbytes' layers refuse that (lora.py:142), their runs have to say which */
+	fw_default(p, "precision", quantised ? "bf16" : "amp-bf16", UTILS " get_default_supported_precision(training=True)");
+	fw_default(p, "micro-batch", pretrain ? "4" : "1", pretrain ? PRETRAIN " setup()" : LORA " setup()");
 	if (lora) {
 		fw_default(p, "lora-r", "8", LORA ":49");
 		fw_default(p, "lora-dropout", "0.05", LORA ":49");
 		finish_targets(p);
 	}
 	finish_optimizer(p, quantised);
+	if (pretrain && fw_fact_is(p, "optimizer", "adamw"))
+		fw_set(p, "optimizer", "adamw-fused", fw_fact_from_file(p, "optimizer") ? "optimizer" : NULL, PRETRAIN ":216");
 	/* several devices: FSDP with every Block checkpointed (finetune/full.py:107, lora.py, pretrain.py) */
 	fw_default(p, "engine", many ? "fsdp1" : "hf", FULL ":107");
-	fw_default(p, "zero", many ? (pretrain ? "2" : "3") : "0", FULL ":107");
+	fw_default(p, "zero", many ? "3" : "0", FULL ":107");
+	if (many && pretrain)
+		fw_default(p, "hybrid-shard", "true", PRETRAIN " HYBRID_SHARD");
 	fw_default(p, "grad-ckpt", many && !pretrain ? "full" : "none", FULL ":108");
 	fw_default(p, "attn", "sdpa", "litgpt/model.py");
 	fw_default(p, "loss", "chunked", LORA ":355: the head in chunks of 128 tokens");
+	if (!lora && !strstr(command, "adapter"))
+		fw_open(p, "loss", "the logits are made whole and only their loss is taken in parts: more than is priced");
 	fw_default(p, "packing", "false", "litgpt/data");
 	if (doc_whole(fw_key(p, "train.global_batch_size"), &global) && global > 0)
 		fw_set_whole(p, "global-batch", global, "train.global_batch_size", NULL);
+	else
+		fw_default(p, "global-batch", pretrain ? "512" : "16", pretrain ? PRETRAIN " setup()" : LORA " setup()");
 	micro = atoll(fw_fact(p, "micro-batch"));
 	if (micro > 0)
 		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "validation takes the micro-batch");

@@ -218,6 +218,12 @@ static void finish_length(struct fw_part *p, bool old)
 {
 	int64_t prompt, completion;
 
+	if (fw_fact_is(p, "objective", "grpo")) {
+		if (doc_whole(fw_key(p, "max_completion_length"), &completion) && completion > 0 && completion < 100000000)
+			fw_set_whole(p, "completion-len", completion, "max_completion_length", NULL);
+		else if (!fw_is_withheld(p, "completion-len"))
+			fw_default(p, "completion-len", "512", "swift/trainers/rlhf_arguments/grpo_config.py");
+	}
 	if (fw_fact_is(p, "objective", "grpo") && doc_whole(fw_key(p, "max_length"), &prompt) &&
 	    doc_whole(fw_key(p, "max_completion_length"), &completion) && prompt > 0 && completion > 0 &&
 	    prompt < 100000000 && completion < 100000000)
@@ -404,7 +410,9 @@ const struct framework framework_ms_swift = {
 		 "model+tensor_model_parallel_size model+expert_model_parallel_size "
 		 "model+torch_dtype model+dataset model+attn_impl model+no_save_optim",
 	.never = "actor_rollout_ref.model.path base_model finetuning_type checkpoint_dir "
-		 "hidden_size num_attention_heads data train model._component_ dist_config",
+		 "hidden_size num_attention_heads data train model._component_ dist_config context_length",
+	/* "swift sft", swift/cli/sft.py, and version 1's llm_sft.py */
+	.commands = "swift* megatron* sft rlhf pt main llm_* mllm_*",
 	.rows = lists,
 	.idle = idles,
 	.own_defaults = true,

@@ -10,6 +10,7 @@
 
 #define BASE "nemo/collections/nlp/models/language_modeling/megatron_base_model.py"
 #define CONF "examples/nlp/language_modeling/conf/megatron_gpt_config.yaml"
+#define ALIGNER "NVIDIA/NeMo-Aligner examples/nlp/gpt/conf"
 #define TUNING "examples/nlp/language_modeling/tuning/conf/megatron_gpt_finetuning_config.yaml"
 
 static const struct fw_row rows[] = {
@@ -52,6 +53,12 @@ static const struct fw_row rows[] = {
 	{"model.peft.lora_tuning.adapter_dim", .hook = true, .source = TUNING},
 	{"model.peft.lora_tuning.adapter_dropout", .hook = true, .source = TUNING},
 	{"model.peft.lora_tuning.target_modules", .hook = true, .source = TUNING},
+	{"trainer.sft", .hook = true, .source = ALIGNER}, {"trainer.dpo", .hook = true, .source = ALIGNER},
+	{"trainer.rm", .hook = true, .source = ALIGNER}, {"trainer.kto", .hook = true, .source = ALIGNER},
+	{"trainer.ppo", .hook = true, .source = ALIGNER}, {"trainer.rs", .hook = true, .source = ALIGNER},
+	{"trainer.spin", .hook = true, .source = ALIGNER}, {"trainer.reinforce", .hook = true, .source = ALIGNER},
+	{"trainer.knowledge_distillation", .hook = true, .source = ALIGNER},
+	{"pretrained_checkpoint", .hook = true, .source = ALIGNER},
 	{"trainer.devices", .hook = true}, {"trainer.num_nodes", .hook = true}, {"trainer.precision", .hook = true},
 	FW_KEY("model.data.num_workers", "dataloader-workers", NULL, NULL, CONF),
 	{.key = NULL},
@@ -78,7 +85,8 @@ static const char idle[] =
 	"model.ub_tp_comm_overlap_cfg* model.megatron_legacy model.dist_ckpt* model.eval_languages model.precision "
 	/* where it comes from and goes to; its data */
 	"model.restore_* model.resume_from_checkpoint model.pretrained_* model.save_nemo_on_validation_end "
-	"model.hparams_file model.answer_only_loss model.data* model.test_ds* model.validation_ds* model.peft.* "
+	"model.hparams_file model.answer_only_loss model.data* model.dpo* model.kto* model.ppo* model.spin* model.reward* model.output_sequence "
+	"model.knowledge_distillation* model.overwrite_base_config* precision model.test_ds* model.validation_ds* model.peft.* "
 	"model.seq_length model.name model.inference* model.pipeline_model_parallel_split_rank "
 	"trainer.accelerator trainer.logger trainer.enable_* trainer.use_distributed_sampler trainer.replace_sampler_ddp "
 	"trainer.max_* trainer.log_* trainer.val_* trainer.limit_* trainer.accumulate_grad_batches trainer.benchmark "
@@ -153,12 +161,49 @@ static void finish_size(struct fw_part *p)
 			     "model.activations_checkpoint_num_layers", NULL);
 }
 
+/* NeMo-Aligner's trainers: a map under the trainer's own name says which it is. */
+static void finish_aligner(struct fw_part *p)
+{
+	static const struct {
+		const char *key, *objective, *note;
+	} trainers[] = {
+		{"trainer.sft", "sft", NULL},
+		{"trainer.dpo", "dpo", "the reference policy waits in host memory and takes the trained one's place for its pass"},
+		{"trainer.kto", "kto", "the reference policy waits in host memory and takes the trained one's place for its pass"},
+		{"trainer.rm", "reward", NULL},
+		{"trainer.ppo", "ppo", "a critic, a reward model and rollouts are missing in the price"},
+		{"trainer.reinforce", "reinforce", "a reward model and rollouts are missing in the price"},
+		{"trainer.rs", "sft", "rollouts are missing in the price"},
+		{"trainer.spin", "dpo", "rollouts are missing in the price"},
+		{"trainer.knowledge_distillation", "distill", "the teacher's logits come from files"},
+	};
+
+	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]); i++)
+		if (fw_key(p, trainers[i].key)) {
+			fw_set(p, "objective", trainers[i].objective, trainers[i].key, ALIGNER);
+			if (trainers[i].note)
+				fw_unmodelled(p, trainers[i].key, trainers[i].note);
+		}
+}
+
+/* What is trained is a checkpoint, which says how it is divided where the file is silent. */
+static void finish_checkpoint(struct fw_part *p)
+{
+	static const char *const divided[] = {"tp", "pp", "cp", "ep", "attn", "grad-ckpt"};
+
+	for (size_t i = 0; fw_key(p, "pretrained_checkpoint") && i < sizeof(divided) / sizeof(divided[0]); i++)
+		if (!fw_fact_from_file(p, divided[i]))
+			fw_open(p, divided[i], "as the checkpoint has it where the file is silent (NeMo-Aligner "
+				"load_and_override_model_config); the default is taken");
+}
+
 static void finish(struct fw_part *p)
 {
 	const bool modern = fw_on(p, "model.mcore_gpt") || fw_on(p, "model.transformer_engine");
 	const char *scheme = fw_text(p, "model.peft.peft_scheme");
 
 	fw_set(p, "engine", "megatron", NULL, BASE);
+	finish_aligner(p);
 	fw_default(p, "objective", fw_key(p, "model.data.train_ds") ? "sft" : "pretrain", "model.data");
 	if (*scheme && !*fw_fact(p, "method"))
 		fw_unmodelled(p, "model.peft.peft_scheme", "no knob for this kind of adapters: all weights are priced");
@@ -176,6 +221,7 @@ static void finish(struct fw_part *p)
 	fw_default(p, "packing", fw_fact_is(p, "objective", "pretrain") ? "true" : "false", "documents fill rows; " TUNING);
 	if (*fw_fact(p, "micro-batch"))
 		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "evaluation takes the micro-batch");
+	finish_checkpoint(p);
 }
 
 static const struct fw_row *const lists[] = {rows, NULL};

@@ -199,6 +199,7 @@ const struct framework framework_openrlhf = {
 	.role = FW_TRAINER,
 	.marks = "actor.model_name_or_path model.model_name_or_path+ds.zero_stage pretrain+micro_train_batch_size "
 		 "ds.param_dtype ds.zero_stage micro_train_batch_size",
+	.commands = "openrlhf* train_*",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,

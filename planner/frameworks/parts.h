@@ -81,6 +81,8 @@ void part_take_script(struct fw_part *p);
 void part_follow_script(struct fw_part *p);
 /* Keys to entries and facts, then the hook. */
 void part_run(struct fw_part *part);
+/* told.c: what only a stranger's program, or a key that nobody knows, decides is said to be a guess. */
+void part_tell(struct fw_part *p);
 struct fact *part_fact(const struct fw_part *part, const char *knob);
 
 /* values.c: "${a.b}" and "${VAR:-word}" replaced where the file itself says what they are. */

@@ -405,54 +405,8 @@ static void defaults(struct fw_part *p)
 		}
 }
 
-/* Some arguments are made elsewhere: an absent key may be among them. */
-static void open_defaults(struct fw_part *p, const char *why)
-{
-	for (size_t i = 0; i < p->n_facts; i++)
-		if (!p->facts[i].from_file && !p->facts[i].open)
-			fw_open(p, p->facts[i].knob, why);
-}
-
-/* A script that nobody knows decides what it loads, how it attends and what it trains, whatever its options leave out:
- * one sentence for all of that. */
-static void tell_script(struct fw_part *p)
-{
-	static const char *const decided[] = {"objective", "method", "lora-r", "lora-dropout", "attn", "grad-ckpt", "loss",
-					      "packing"};
-	const struct doc_node *program = fw_key(p, ARGS_PROGRAM);
-	const char *list = "", *own = "";
-	struct oom_setting s = {.key = "", .value = "", .knob = "", .knob_value = "", .source = "",
-				.file = p->command ? p->command->file : p->file, .kind = OOM_SETTING_UNMODELLED};
-
-	if (!p->fw->own_scripts || !program || !program->text || part_fact(p, "@known-script"))
-		return;
-	for (size_t i = 0; i < sizeof(decided) / sizeof(decided[0]); i++) {
-		const struct fact *f = part_fact(p, decided[i]);
-
-		if (f && !f->from_file && !f->open && !(f->key && *f->key == '('))
-			list = reading_text(p->reading, "%s%s%s", list, *list ? ", " : "", decided[i]);
-	}
-	/* what weights are loaded in is the script's as well */
-	if (part_fact(p, "@dtype") && !fw_fact_from_file(p, "@dtype"))
-		list = reading_text(p->reading, "%s%s%s", list, *list ? ", " : "", "precision");
-	if (p->own_trainer && part_fact(p, "optimizer") && !fw_fact_from_file(p, "optimizer")) {
-		list = reading_text(p->reading, "%s%s%s", list, *list ? ", " : "", "optimizer");
-		own = reading_text(p->reading, " (%.60s is its own)", p->own_trainer);
-	}
-	if (!*list)
-		return;
-	s.key = "program";
-	s.value = reading_text(p->reading, "%s", program->text);
-	s.line = program->line;
-	s.note = reading_text(p->reading, "a script that is not known here%s%s: %s are what %s takes by default, its code may "
-			      "decide otherwise", p->script ? " beyond its options" : "", own, list, p->fw->name);
-	reading_add(p->reading, &s);
-}
-
 void part_run(struct fw_part *p)
 {
-	const struct doc_node *rest;
-
 	p->first_setting = p->reading->n_settings;
 	if (p->doc.n_documents > 1) {
 		const struct oom_setting s = {
@@ -483,13 +437,5 @@ void part_run(struct fw_part *p)
 	defaults(p);
 	if (p->fw->finish)
 		p->fw->finish(p);
-	tell_script(p);
-	rest = doc_member(p->root, ARGS_REST);
-	if (p->missing_config)
-		open_defaults(p, reading_text(p->reading, "a default: what %.60s says is not known here", p->missing_config));
-	if (rest)
-		open_defaults(p, reading_text(p->reading, *rest->text == '$' ?
-					      "a default: what %.60s adds to the line is known only when it runs" :
-					      "a default: other arguments of the call are made elsewhere (**%.60s)",
-					      rest->text));
+	part_tell(p);
 }

@@ -24,10 +24,9 @@ static bool matches(const char *pattern, size_t len, const char *key)
 	return !key[i];
 }
 
-/* One of blank-separated patterns, or of what hangs below one. */
-static bool listed(const char *list, const char *key)
+bool framework_lists(const char *list, const char *key)
 {
-	for (const char *w = list; *w;) {
+	for (const char *w = list; w && *w;) {
 		const size_t len = strcspn(w, " ");
 
 		if (len && matches(w, len, key))
@@ -47,7 +46,7 @@ const struct fw_row *framework_row(const struct framework *fw, const char *key, 
 				return r;
 			}
 	for (size_t l = 0; fw->idle && fw->idle[l]; l++)
-		if (listed(fw->idle[l], key)) {
+		if (framework_lists(fw->idle[l], key)) {
 			*idle = true;
 			return NULL;
 		}

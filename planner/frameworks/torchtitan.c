@@ -1,4 +1,5 @@
 /* torchtitan's job files: TOML, three generations of key names. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "framework.h"
@@ -121,6 +122,24 @@ static void finish_selective(struct fw_part *p)
 	fw_set(p, "ckpt-every", *option ? option : "2", key, JOB " selective_ac_option");
 }
 
+/* Where every degree is said, the cards are their product (torchtitan/distributed/parallel_dims.py); shards of -1 are
+ * what is left of them. */
+static void finish_gpus(struct fw_part *p, int64_t shard, int64_t copies)
+{
+	static const char *const degrees[] = {"tp", "pp", "cp"};
+	int64_t cards = shard * copies;
+
+	if (shard < 1 || copies < 1 || shard > 100000 || copies > 100000)
+		return;
+	for (size_t i = 0; i < sizeof(degrees) / sizeof(degrees[0]) && cards > 0; i++) {
+		const int64_t n = *fw_fact(p, degrees[i]) ? atoll(fw_fact(p, degrees[i])) : 1;
+
+		cards = n < 1 || n > 100000 ? 0 : cards * n;
+	}
+	if (cards > 0)
+		fw_set_whole(p, "gpus", cards, "parallelism.data_parallel_shard_degree", "the product of the degrees");
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *name = fw_text(p, "model.name"), *flavor = fw_text(p, "model.flavor");
@@ -132,6 +151,7 @@ static void finish(struct fw_part *p)
 				       ? "parallelism.data_parallel_replicate_degree"
 				       : "training.data_parallel_replicate_degree";
 	int64_t shard = -1, copies = 1, global;
+	bool divided;
 
 	for (size_t i = 0; i < sizeof(flavors) / sizeof(flavors[0]); i++)
 		if (!strcmp(name, flavors[i].name) && !strcmp(flavor, flavors[i].flavor))
@@ -147,11 +167,19 @@ static void finish(struct fw_part *p)
 	fw_default(p, "attn", "sdpa", "torchtitan/models/attention.py");
 	fw_default(p, "loss", "plain", "torchtitan/components/loss.py");
 	finish_optimizer(p);
-	fw_set(p, "engine", "fsdp2", NULL, "torchtitan/distributed: fully_shard");
 	fw_default(p, "ep", "1", JOB);
 	doc_whole(fw_key(p, shard_key), &shard);
 	doc_whole(fw_key(p, copy_key), &copies);
-	if (copies > 1)
+	divided = atoi(fw_fact(p, "tp")) > 1 || atoi(fw_fact(p, "pp")) > 1 || atoi(fw_fact(p, "cp")) > 1;
+	/* replicas alone are DDP's (models/llama3/infra/parallelize.py apply_ddp) */
+	if (shard == 1 && copies > 1 && !divided)
+		fw_set(p, "engine", "hf", copy_key, "torchtitan/models: replicas alone are DDP's");
+	else
+		fw_set(p, "engine", "fsdp2", NULL, "torchtitan/distributed: fully_shard");
+	finish_gpus(p, shard, copies);
+	if (fw_fact_is(p, "engine", "hf"))
+		fw_unset(p, "reduce-dtype");   /* FSDP's */
+	if (copies > 1 && !fw_fact_is(p, "engine", "hf"))
 		fw_set(p, "hybrid-shard", shard == 1 ? "false" : "true", copy_key, NULL);
 	if (shard == 1)
 		fw_set(p, "zero", "0", shard_key, "nothing is sharded");

@@ -216,14 +216,20 @@ static bool guess_objective(struct fw_part *p)
 }
 
 /* CPOTrainer trains SimPO by its loss_type (trl/experimental/cpo/cpo_config.py), and scripts ask DPOTrainer for ORPO by
- * it (shibing624/MedicalGPT training/orpo_training.py). */
+ * it (shibing624/MedicalGPT training/orpo_training.py), which TRL's own has no branch for. */
 static void finish_pair_loss(struct fw_part *p)
 {
-	static const char *const pairs[][2] = {{"cpo", "simpo"}, {"dpo", "orpo"}};
+	static const struct {
+		const char *trainer, *loss, *refused;
+	} pairs[] = {{"cpo", "simpo", NULL},
+		     {"dpo", "orpo", "TRL's DPOTrainer knows no loss_type orpo and ends with an error (dpo_trainer.py:1560 at "
+				     "f2cd577, \"Unknown loss type\"); what ORPOTrainer needs is priced"}};
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-		if (fw_fact_is(p, "objective", pairs[i][0]) && !strcasecmp(fw_text(p, "loss_type"), pairs[i][1])) {
-			fw_set(p, "objective", pairs[i][1], "loss_type", "the trainer's loss");
+		if (fw_fact_is(p, "objective", pairs[i].trainer) && !strcasecmp(fw_text(p, "loss_type"), pairs[i].loss)) {
+			fw_set(p, "objective", pairs[i].loss, "loss_type", "the trainer's loss");
+			if (pairs[i].refused)
+				fw_open(p, "objective", pairs[i].refused);
 			return;
 		}
 }

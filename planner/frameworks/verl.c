@@ -195,7 +195,9 @@ static void finish_sft(struct fw_part *p)
 		fw_default(p, "micro-batch", "4", SFT_YAML);
 	}
 	fw_default(p, "seq-len", "1024", SFT_YAML);
-	fw_default(p, "engine", "fsdp2", SFT_YAML);
+	/* "strategy" came after the key that counts the rows of all cards had gone */
+	fw_default(p, "engine", *fw_fact(p, "@all-micro-batch") || doc_below(fw_root(p), "data.micro_batch_size") ?
+					"fsdp1" : "fsdp2", SFT_YAML);
 }
 
 static void finish_fsdp(struct fw_part *p)
@@ -288,6 +290,7 @@ const struct framework framework_verl = {
 	.marks = "actor_rollout_ref.model.path actor_rollout_ref.actor algorithm.adv_estimator "
 		 "model.partial_pretrain data.max_length+trainer.default_local_dir "
 		 "data.train_batch_size+trainer.project_name",
+	.commands = "verl.* recipe.* main_* fsdp_sft_trainer* sft_trainer*",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,
