@@ -1,5 +1,5 @@
-/* Files of tasks for clusters and clouds: SkyPilot's and dstack's YAML, whose commands are a script of the shell, and
- * whose resources are cards and machines. */
+/* Files of tasks for clusters and clouds: SkyPilot's, dstack's and Beaker's YAML, whose commands are a script of the
+ * shell, and whose resources are cards and machines. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 
 #define SKY "skypilot docs/source/reference/yaml-spec.rst"
 #define SKY_CARDS "resources.accelerators"
+#define BEAKER "beaker-docs.apps.allenai.org experiment spec v2"
 #define DSTACK "dstack reference/dstack.yml/task.md"
 
 enum { SCRIPT = 1 << 16 };
@@ -20,6 +21,7 @@ static const struct fw_row rows[] = {
 	{"workdir", .source = SKY}, {"file_mounts", .source = SKY},
 	{SKY_CARDS, .hook = true, .source = SKY}, {"resources.gpu", .hook = true, .source = DSTACK},
 	{"num_nodes", .hook = true, .source = SKY}, {"nodes", .hook = true, .source = DSTACK},
+	{"tasks", .hook = true, .source = BEAKER},
 	{.key = NULL},
 };
 static const char idle[] = "*";
@@ -183,8 +185,54 @@ static void finish_resources(struct fw_part *p, int64_t each, int64_t nodes, con
 	}
 }
 
+/* One word of a command, in quotes where the shell would see more than one. */
+static void put_word(struct script *s, const char *text, bool script)
+{
+	const bool quoted = !script && strpbrk(text, " \t\n;&|<>()$`\"\\*?~#") && !strchr(text, '\'');
+
+	put(s, "'", quoted);
+	put(s, text, strlen(text));
+	put(s, "'", quoted);
+	put(s, " ", 1);
+}
+
+/* Beaker's first task: what /bin/sh -c is given is a script, anything else one word behind the other. */
+static void finish_beaker(struct fw_part *p, const struct doc_node *task)
+{
+	const struct doc_node *command = doc_member(task, "command"), *arguments = doc_member(task, "arguments"),
+			      *variables = doc_member(task, "envVars");
+	struct script *s = calloc(1, sizeof(*s));
+	int64_t each = 0, nodes = 1;
+	bool shell = false;
+
+	if (!doc_whole(doc_member(task, "replicas"), &nodes) || nodes < 1 || nodes > 100000)
+		nodes = 1;
+	doc_whole(doc_below(task, "resources.gpuCount"), &each);
+	finish_resources(p, each > 0 && each < 100000 ? each : 0, nodes, "tasks", "");
+	if (!s)
+		return;
+	for (const struct doc_node *v = variables ? variables->child : NULL; v; v = v->next) {
+		const struct doc_node *name = doc_member(v, "name"), *value = doc_member(v, "value");
+
+		if (name && name->kind == DOC_SCALAR && value && value->kind == DOC_SCALAR)
+			put_variable(s, name->text, value->text);
+	}
+	for (const struct doc_node *c = command ? command->child : NULL; c; c = c->next)
+		shell |= c->kind == DOC_SCALAR && !strcmp(c->text, "-c");
+	for (const struct doc_node *c = command && !shell ? command->child : NULL; c; c = c->next)
+		if (c->kind == DOC_SCALAR)
+			put_word(s, c->text, false);
+	for (const struct doc_node *c = arguments ? arguments->child : NULL; c; c = c->next)
+		if (c->kind == DOC_SCALAR)
+			put_word(s, c->text, shell);
+	put(s, "\n", 1);
+	fw_read_shell(p, "tasks", s->text, "");
+	free(s);
+}
+
 static void finish(struct fw_part *p)
 {
+	const struct doc_node *tasks = doc_below(fw_root(p), "tasks");
 	const struct doc_node *run = doc_below(fw_root(p), "run");
 	const bool sky = run != NULL;
 	const char *card_key = sky ? SKY_CARDS : "resources.gpu", *name;
@@ -194,6 +242,13 @@ static void finish(struct fw_part *p)
 	struct script *s = calloc(1, sizeof(*s));
 	int64_t nodes = 1;
 
+	if (tasks && tasks->kind == DOC_LIST && tasks->child) {
+		free(s);
+		finish_beaker(p, tasks->child);
+		if (tasks->child->next)
+			fw_unmodelled(p, "tasks", "tasks after the first are not read");
+		return;
+	}
 	if (!doc_whole(fw_key(p, sky ? "num_nodes" : "nodes"), &nodes) || nodes < 1 || nodes > 100000)
 		nodes = 1;
 	finish_resources(p, each, nodes, card_key, name);
@@ -224,10 +279,11 @@ static const char *const idles[] = {idle, NULL};
 
 const struct framework framework_task = {
 	.name = "task",
-	.summary = "SkyPilot's and dstack's tasks: their commands and their cards",
+	.summary = "SkyPilot's, dstack's and Beaker's tasks: their commands and their cards",
 	.version = "SkyPilot 0.10, dstack 0.19",
 	.role = FW_LAUNCHER,
-	.marks = "run+resources run+setup run+num_nodes commands+resources commands+type",
+	.marks = "run+resources run+setup run+num_nodes commands+resources commands+type "
+		 "tasks+version tasks+budget",
 	.never = "model_name_or_path step_scheduler trainer",
 	.rows = lists,
 	.idle = idles,
