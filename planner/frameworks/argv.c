@@ -194,6 +194,9 @@ static size_t values_at(const struct reader *r, size_t at, bool launcher)
 
 		if (n && override_key(word, &start))
 			break;
+		/* "--dataset NAME $MORE_OPTIONS": what stands in there is no value of this one */
+		if (n && r->w[at + n].unknown && *word == '$')
+			break;
 		if (launcher && (n || args_is_script(word) ||
 				 launcher_at(r->w + at + n, r->n - at - n)))
 			break;

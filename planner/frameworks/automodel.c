@@ -64,6 +64,8 @@ static const struct fw_row rows[] = {
 	FW_KEY("freeze_config.freeze_language_model", "freeze-language-model", "true>true;false>false", NULL,
 	       "nemo_automodel/recipes/vlm/finetune.py"),
 	{"freeze_config.freeze_embeddings", .note = "embeddings are frozen: less than is priced"},
+	{"optimizer.exp_avg_dtype", .note = "states of the optimizer in other widths than are priced"},
+	{"optimizer.exp_avg_sq_dtype", .note = "states of the optimizer in other widths than are priced"},
 	FW_KEY("compile.enabled", "compile", "true>true;false>false", NULL, "nemo_automodel compile_utils.py"),
 	{"model.use_liger_kernel", .note = "Liger's kernels: less than is priced"},
 	{"fp8.enabled", .note = "8-bit matrix products: give --fp8"},

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "framework.h"
+#include "parts.h"
 #include "oomplan/option.h"
 
 /* The stage in "ds_z3_config.json", "zero2.json", "stage-3": behind z, zero or stage; -1: none. */
@@ -76,11 +77,19 @@ static void by_name(struct fw_part *p, const char *key, const char *path)
 	if (has(name, "bf16"))
 		fw_set(p, "@ds16", "bf16", key, "the file's name");
 	snprintf(told, sizeof(told),
-		 "%.100s is not found: stage and offload are taken from its name, the rest as "
+		 "%.100s is not found: stage and offload are taken from its name, optimizer and the rest as "
 		 "transformers fills in \"auto\"; give the file too",
 		 path);
 	fw_note(p, key, told);
 	fw_open(p, "zero", told);
+}
+
+bool fw_by_name(const struct fw_part *p, const char *key)
+{
+	const char *path = fw_text(p, key);
+	char found[512];
+
+	return *path && !part_find_beside(found, sizeof(found), fw_doc(p)->file, path);
 }
 
 void fw_name_accelerate(struct fw_part *p, const char *key, const char *path)

@@ -123,6 +123,8 @@ void fw_nested(struct fw_part *part, const char *key, const char *framework);
 /* engines.c: a "deepspeed" key: a map, a file that is found, or one of which only the name is known
  * ("ds_z3_offload_config.json"), which then is said to be a guess. */
 void fw_take_deepspeed(struct fw_part *part, const char *key);
+/* Is the file that this key names known by its name alone? */
+bool fw_by_name(const struct fw_part *part, const char *key);
 /* A file of accelerate's of which only the name is known ("deepspeed_zero3.yaml", "fsdp2.yaml"). */
 void fw_name_accelerate(struct fw_part *part, const char *key, const char *path);
 /* transformers' "fsdp" and "fsdp_config" keys, also axolotl's. */

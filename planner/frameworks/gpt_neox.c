@@ -174,7 +174,8 @@ const struct framework framework_gpt_neox = {
 	.role = FW_TRAINER,
 	.marks = "pipe_parallel_size model_parallel_size+seq_length train_data_paths checkpoint_factor deepspeed_slurm "
 		 "pipe_partition_method",
-	.never = "base_model model_name_or_path pipeline_model_parallel_size",
+	/* its settings stand in files alone: options of these names are Megatron-LM's and Megatron-DeepSpeed's */
+	.never = "base_model model_name_or_path pipeline_model_parallel_size (launcher)",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,

@@ -97,6 +97,7 @@ const struct fw_row hf_model_rows[] = {
 	FW_KEY("model_id", "model", NULL, NULL, NULL),
 	FW_KEY("model_path", "model", NULL, NULL, NULL),
 	FW_KEY("base_model_name_or_path", "model", NULL, NULL, NULL),
+	FW_KEY("base_model", "model", NULL, NULL, NULL),
 	FW_KEY("max_seq_length", "seq-len", NULL, NULL, NULL),
 	FW_KEY("max_length", "seq-len", NULL, NULL, NULL),
 	FW_KEY("model_max_length", "seq-len", NULL, NULL, NULL),
@@ -269,10 +270,33 @@ void hf_finish(struct fw_part *p)
 	fw_default(p, "loss", "plain", ARGS " use_liger_kernel");
 }
 
+/* adamw_torch until torch 2.8 made another of it.  A key that transformers 4.46 had dropped dates a file before that. */
+static void finish_optimizer(struct fw_part *p)
+{
+	static const char *const old[] = {"evaluation_strategy", "per_gpu_train_batch_size", "sharded_ddp",
+					  "use_legacy_prediction_loop", NULL};
+	bool dated = false;
+
+	if (fw_fact_from_file(p, "optimizer") || !fw_fact_is(p, "optimizer", "adamw-fused"))
+		return;
+	for (size_t i = 0; old[i]; i++)
+		dated |= doc_below(fw_root(p), old[i]) != NULL;
+	/* DeepSpeed's Adam is FusedAdam, where its file has an optimizer of its own */
+	if (fw_fact_is(p, "engine", "deepspeed") && fw_by_name(p, "deepspeed"))
+		fw_open(p, "optimizer", "a DeepSpeed file that is not at hand may have its own (FusedAdam, which is taken) or "
+			"leave Trainer's");
+	else if (dated)
+		fw_set(p, "optimizer", "adamw", NULL, "transformers 4 training_args.py adamw_torch");
+	else
+		fw_open(p, "optimizer", "nothing dates the file: adamw_torch_fused, today's default; older transformers take "
+			"adamw_torch, which needs more at the step");
+}
+
 static void finish(struct fw_part *p)
 {
 	hf_script(p);
 	hf_finish(p);
+	finish_optimizer(p);
 	/* no key, no name of a script says otherwise: next tokens, rows padded to the longest */
 	if (fw_key(p, "(program)")) {
 		fw_default(p, "objective", "sft", "no key asks for another");
@@ -298,7 +322,7 @@ const struct framework framework_hf = {
 	.role = FW_TRAINER,
 	.marks = "per_device_train_batch_size gradient_accumulation_steps+learning_rate "
 		 "output_dir+learning_rate",
-	.never = "zero_optimization base_model finetuning_type cutoff_len",
+	.never = "zero_optimization finetuning_type cutoff_len micro_batch_size sequence_len",
 	/* transformers' examples/pytorch */
 	.programs = "run_clm run_clm_no_trainer run_fim run_mlm run_mlm_no_trainer run_plm run_glue run_glue_no_trainer "
 		    "run_classification run_summarization run_summarization_no_trainer run_translation "

@@ -63,6 +63,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("use_vllm", "rollouts", "true>engine;false>", NULL, "swift/arguments/rlhf_args.py"),
 	{"vllm_mode", .hook = true}, {"vllm_gpu_memory_utilization", .hook = true}, {"sleep_level", .hook = true},
 	{"max_pixels", .hook = true},
+	{"use_precision_aware_optimizer", .note = "states of the optimizer in other widths than are priced"},
 	{"use_galore", .note = "GaLore: fewer optimizer states than are priced"},
 	{"lisa_activated_layers", .hook = true, .source = LISA},
 	{"reward_model", .note = "a reward model on the card: more than is priced"},
@@ -83,7 +84,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("pipeline_model_parallel_layout", "pp-layout", NULL, NULL, MEGATRON),
 	FW_KEY("mtp_num_layers", "mtp-num-layers", NULL, NULL, MEGATRON),
 	FW_KEY("expert_tensor_parallel_size", "etp", NULL, NULL, MEGATRON),
-	FW_KEY("optimizer", NULL, NULL, NULL, NULL),
+	{"optimizer", .hook = true, .source = MEGATRON},
 	{"tuner_backend", .hook = true},
 	{"fp8_format", .note = "fp8: copies of weights and inputs in 8 bit beside the 16-bit ones"},
 	{"fp8_param_gather", .note = "weights are kept in fp8: less than is priced"},
@@ -98,7 +99,7 @@ static const char idle[] =
 	"add_version use_hf hub_* push_* create_checkpoint_* ignore_args_error seed load_* merge_lora "
 	"use_chat_template agent_* acc_* metric* report_to swanlab_* wandb_* max_new_tokens temperature top_* "
 	"repetition_penalty do_sample num_beams stop_words response_prefix resume_* no_* only_save_model finetune "
-	"cross_entropy_loss_fusion moe_* distributed_* overlap_* use_precision_aware_optimizer recompute_method "
+	"cross_entropy_loss_fusion moe_* distributed_* overlap_* recompute_method "
 	"recompute_num_layers beta epsilon* num_generations reward_* steps_per_generation generation_batch_size "
 	"vllm_* sglang_* lmdeploy_* infer_backend log_* async_generate num_infer_workers num_iterations kl_* "
 	"importance_sampling_level advantage_* scale_rewards dynamic_sample overlong_filter soft_* cosine_* "
@@ -281,6 +282,10 @@ static void finish_megatron(struct fw_part *p)
 	fw_default(p, "zero", "1", MEGATRON " use_distributed_optimizer");
 	fw_default(p, "grad-ckpt", "selective", MEGATRON ":449");
 	fw_default(p, "attn", "flash", MEGATRON);
+	if (strstr(fw_text(p, "optimizer"), "muon"))
+		fw_set(p, "optimizer", "muon", "optimizer", MEGATRON);
+	else if (!strcmp(fw_text(p, "optimizer"), "sgd"))
+		fw_set(p, "optimizer", "sgd-momentum", "optimizer", MEGATRON);
 	fw_default(p, "optimizer", "adamw-fused", MEGATRON);
 	fw_default(p, "micro-batch", "1", MEGATRON);
 	fw_default(p, "global-batch", "16", MEGATRON);

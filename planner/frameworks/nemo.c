@@ -139,6 +139,7 @@ static void finish_adapters(struct fw_part *p)
 				 names[i][1]);
 	if (strstr(list, "all"))
 		snprintf(targets, sizeof(targets), "all-linear");
+	fw_default(p, "lora-targets", "q_proj+k_proj+v_proj", TUNING " target_modules: attention_qkv");
 	if (*targets)
 		fw_set(p, "lora-targets", targets, key, "fused projections take one adapter each: priced as separate ones");
 }

@@ -87,7 +87,7 @@ static const char *objective(const struct fw_part *p)
 	static const struct {
 		const char *program, *key, *objective;
 	} scripts[] = {{"grpo", "num_unique_prompts_rollout", "grpo"}, {"grpo", "num_samples_per_prompt_rollout", "grpo"},
-		       {"grpo", "num_learners_per_node", "grpo"}, {"dpo", "beta", "dpo"}, {"dpo", "dpo_loss_type", "dpo"},
+		       {"grpo", "num_learners_per_node", "grpo"}, {"dpo", "beta", "dpo"}, {"dpo", "dpo_loss_type", "dpo"}, {"dpo", "mixer_list", "dpo"},
 		       {"reward", "max_token_length", "reward"}};
 	const char *program = fw_text(p, ARGS_PROGRAM);
 
@@ -241,7 +241,8 @@ const struct framework framework_open_instruct = {
 	.version = "open-instruct e6c3044",
 	.role = FW_TRAINER,
 	.marks = "with_tracking+model_name_or_path num_unique_prompts_rollout num_samples_per_prompt_rollout "
-		 "num_learners_per_node use_slow_tokenizer+per_device_train_batch_size dataset_mixer_list",
+		 "num_learners_per_node use_slow_tokenizer+per_device_train_batch_size dataset_mixer_list mixer_list "
+		 "pure_docker_mode",
 	.never = "num_train_epochs+output_dir+do_train bf16 finetuning_type base_model zero_optimization block_size",
 	.programs = "grpo_fast dpo_tune_cache dpo_tune olmo_core_finetune",
 	.commands = "finetune dpo_tune* dpo grpo* reward_modeling olmo_core*",

@@ -99,7 +99,8 @@ static const char *trainer(const struct fw_part *p)
 	} trainers[] = {
 		{"train_ppo", "actor.model_name_or_path", "ppo"}, {"train_ppo", "advantage_estimator", "ppo"},
 		{"train_ppo", "actor_num_nodes", "ppo"},	   {"train_ppo", "actor_learning_rate", "ppo"},
-	   {"train_dpo", "model.beta", "dpo"},
+		{"train_kto", NULL, "kto"}, {"train_kd", NULL, "distill"}, {"train_prm", NULL, "prm"},
+		{"train_dpo", "model.beta", "dpo"},
 		{"train_dpo", "ref.model_name_or_path", "dpo"},   {"train_rm", "model.margin_loss_enable", "reward"},
 		{"train_rm", "model.compute_fp32_loss_enable", "reward"}, {"train_sft", NULL, "sft"},
 	};
@@ -124,7 +125,8 @@ static void finish_objective(struct fw_part *p, const char *objective)
 	if (!strcmp(objective, "ppo") && *estimator && strcmp(estimator, "gae"))
 		fw_set(p, "objective", "grpo", key, "no critic");
 	else
-		fw_default(p, "objective", objective, "the program");
+		hf_objective_by_name(p);        /* a trainer of somebody's own, "train_simpo.py" */
+	fw_default(p, "objective", objective, "the program");
 	if (fw_fact_is(p, "objective", "grpo"))
 		fw_default(p, "rollouts", "engine", "openrlhf/trainer/ray/vllm_engine.py");
 }
@@ -199,7 +201,7 @@ const struct framework framework_openrlhf = {
 	.role = FW_TRAINER,
 	.marks = "actor.model_name_or_path model.model_name_or_path+ds.zero_stage pretrain+micro_train_batch_size "
 		 "ds.param_dtype ds.zero_stage micro_train_batch_size",
-	.commands = "openrlhf* train_*",
+	.commands = "openrlhf.cli.* train_sft train_dpo train_rm train_ppo train_ppo_ray train_kto train_kd train_prm",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,

@@ -11,6 +11,7 @@
 #include "framework.h"
 
 #define RECIPES "torchtune recipes"
+#define PARTS "which parts of a model that sees train (method): all of them are priced as one"
 
 static const struct fw_row rows[] = {
 	FW_KEY("batch_size", "micro-batch", NULL, NULL, RECIPES),
@@ -21,6 +22,8 @@ static const struct fw_row rows[] = {
 	FW_KEY("dataset.packed", "packing", "true>true;false>false", NULL, RECIPES),
 	FW_KEY("enable_activation_checkpointing", "grad-ckpt", "true>full;false>none", "none", RECIPES),
 	FW_KEY("enable_activation_offloading", "offload-activations", NULL, NULL, RECIPES),
+	{"model.decoder_trainable", .note = PARTS}, {"model.encoder_trainable", .note = PARTS},
+	{"model.fusion_trainable", .note = PARTS},
 	FW_KEY("model.lora_rank", "lora-r", NULL, NULL, "torchtune/models/*/_component_builders.py"),
 	FW_KEY("model.lora_dropout", "lora-dropout", NULL, "0", "torchtune/modules/peft/lora.py"),
 	FW_KEY("tensor_parallel_dim", "tp", NULL, NULL, RECIPES "/full_finetune_distributed.py"),

@@ -32,8 +32,29 @@ static const char *otherwise(const char *name)
 	return at ? at + 1 : NULL;
 }
 
+/* The maps that a node lies in, innermost first. */
+struct within {
+	const struct doc_node *map;
+	const struct within *outer;
+};
+
+/* "a.b" from the root; OmegaConf's ".a.b" from the map that the reference stands in, "..a" from the one around that. */
+static const struct doc_node *referred(const struct doc *doc, const struct within *in, const char *name)
+{
+	size_t dots = strspn(name, ".");
+
+	if (!*name)
+		return NULL;
+	if (!dots)
+		return doc_find(doc, name);
+	name += dots;
+	while (--dots && in)
+		in = in->outer;
+	return in && *name ? doc_below(in->map, name) : NULL;
+}
+
 /* One node's references to other keys, at most REFERENCES deep. */
-static void resolve(struct doc *doc, struct doc_node *node, int depth)
+static void resolve(struct doc *doc, struct doc_node *node, const struct within *in, int depth)
 {
 	char out[TEXT], name[TEXT];
 	const char *at = node->text;
@@ -51,7 +72,7 @@ static void resolve(struct doc *doc, struct doc_node *node, int depth)
 		}
 		len = (size_t)(end - at) - 2;
 		snprintf(name, sizeof(name), "%.*s", (int)len, at + 2);
-		to = *name ? doc_find(doc, name) : NULL;
+		to = referred(doc, in, name);
 		if (to && at == node->text && !end[1] && to->kind == DOC_LIST) {
 			node->kind = DOC_LIST;
 			node->child = to->child;
@@ -75,23 +96,25 @@ static void resolve(struct doc *doc, struct doc_node *node, int depth)
 		if (copy)
 			node->text = copy;
 		if (copy && depth < REFERENCES && strstr(copy, "${"))
-			resolve(doc, node, depth + 1);
+			resolve(doc, node, in, depth + 1);
 	}
 }
 
-static void resolve_all(struct doc *doc, struct doc_node *node)
+static void resolve_all(struct doc *doc, struct doc_node *node, const struct within *outer)
 {
+	const struct within in = {node, outer};
+
 	if (node->kind == DOC_SCALAR && strstr(node->text, "${"))
-		resolve(doc, node, 0);
+		resolve(doc, node, outer, 0);
 	else
 		for (struct doc_node *c = node->child; c; c = c->next)
-			resolve_all(doc, c);
+			resolve_all(doc, c, &in);
 }
 
 void resolve_references(struct doc *doc)
 {
 	if (doc->root)
-		resolve_all(doc, doc->root);
+		resolve_all(doc, doc->root, NULL);
 }
 
 /* ---- names of modules ---- */

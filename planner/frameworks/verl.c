@@ -22,6 +22,8 @@
 #define OPTIM ACTOR "optim.override_optimizer_config."
 #define DTYPE "fp32>fp32;float32>fp32;bf16>bf16;bfloat16>bf16;fp16>fp16;float16>fp16"
 #define ON_OFF "true>full;false>none"
+/* verl/workers/fsdp_workers.py update_actor: load_fsdp_model_to_gpu before it, offload_fsdp_model_to_cpu behind */
+#define BETWEEN "in host memory between the phases; the update has it on the card (offload-params, offload-optimizer: none)"
 
 static const struct fw_row rows[] = {
 	FW_KEY(MODEL "path", "model", NULL, NULL, MODEL_YAML),
@@ -66,6 +68,9 @@ static const struct fw_row rows[] = {
 	FW_KEY(ACTOR "fsdp_config.reshard_after_forward", "zero", "true>3;false>2", NULL, FSDP_ENGINE),
 	FW_KEY(ACTOR "fsdp_config.offload_policy", "offload-params", "true>cpu offload-optimizer=cpu;false>none",
 	       NULL, FSDP_ENGINE),
+	{ACTOR "fsdp_config.param_offload", .note = BETWEEN}, {ACTOR "fsdp_config.grad_offload", .note = BETWEEN},
+	{ACTOR "fsdp_config.optimizer_offload", .note = BETWEEN}, {MCORE "param_offload", .note = BETWEEN},
+	{MCORE "grad_offload", .note = BETWEEN}, {MCORE "optimizer_offload", .note = BETWEEN},
 	{ACTOR "fsdp_config.fsdp_size", .hook = true, .source = FSDP_ENGINE},
 	{ACTOR "ulysses_sequence_parallel_size", .hook = true, .source = FSDP_ENGINE},
 	{"ulysses_sequence_parallel_size", .hook = true, .source = SFT_YAML},

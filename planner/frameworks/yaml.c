@@ -109,10 +109,11 @@ static enum oom_status scalar(struct builder *b, const yaml_event_t *e)
 	struct doc_node *node;
 	size_t index;
 
-	if (memchr(text, 0, size))
-		return fail(b, &e->start_mark, "a NUL character");
 	if (wants_key(b)) {
 		struct level *l = &b->levels[b->depth - 1];
+
+		if (memchr(text, 0, size))
+			return fail(b, &e->start_mark, "a NUL character in a key");
 
 		l->key = doc_text(b->doc, text, size);
 		l->line = (uint32_t)e->start_mark.line + 1;
@@ -125,7 +126,8 @@ static enum oom_status scalar(struct builder *b, const yaml_event_t *e)
 	node->quoted = !plain;
 	node->tag = foreign_tag(b, e->data.scalar.tag);
 	if (size) {
-		node->text = doc_text(b->doc, text, size);
+		/* "\0", as chat templates have it, is no knob's word: what stands behind it is not kept */
+		node->text = doc_text(b->doc, text, strlen(text));
 		if (!node->text) {
 			node->text = "";
 			return full(b, &e->start_mark);

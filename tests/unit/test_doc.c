@@ -87,7 +87,7 @@ static void test_refusals(void **state)
 	refused("a: {{ model }}\n", "placeholder");
 	refused("a: [1\nb: 2\n", "f:2:");
 	refused("\tx: 1\n", "f:1:1: not YAML");
-	refused("a: \"\\0\"\n", "NUL");
+	refused("\"\\0\": a\n", "NUL");
 	refused("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "64 levels");
 }
 
