@@ -1,0 +1,146 @@
+/* The two halves of a patch (planner/emit/patch.h): where a value stands in a line, and the line that is put in for a
+ * key that no file has.  Expected places and lines are read off the texts by hand; their forms are YAML 1.2's, TOML 1.0's,
+ * RFC 8259's and a shell's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "emit/patch.h"
+
+static const struct {
+	const char *line, *key, *was;
+	const char *value;      /* what stands between *from and *to; NULL: the value is not there */
+} places[] = {
+	{"micro_batch_size: 2", "micro_batch_size", "2", "2"},
+	{"  lr: 1e-4  # as ever", "lr", "1e-4", "1e-4"},
+	{"optimizer: 'adamw'", "optimizer", "adamw", "'adamw'"},
+	{"seq_len = 2048", "seq_len", "2048", "2048"},
+	{"  \"stage\": 3,", "stage", "3", "3"},
+	{"  \"device\": \"cpu\",", "device", "cpu", "\"cpu\""},
+	{"--bf16 True --lora_r 8 \\", "lora_r", "8", "8"},
+	{"--lora_r=8 --lora_alpha 16", "lora_alpha", "16", "16"},
+	/* the key's name ends another's, and begins another's */
+	{"eval_batch_size: 2", "batch_size", "2", NULL},
+	{"lora_rank: 8", "lora_r", "8", NULL},
+	/* another value, and one that goes on */
+	{"micro_batch_size: 4", "micro_batch_size", "2", NULL},
+	{"micro_batch_size: 20", "micro_batch_size", "2", NULL},
+	/* nothing stands behind it yet */
+	{"flash_attention:", "flash_attention", "", ""},
+	{"flash_attention:  # off", "flash_attention", "", ""},
+	{"flash_attention: true", "flash_attention", "", NULL},
+};
+
+static void test_places(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		const struct patch_change c = {.key = places[i].key, .was = places[i].was};
+		const size_t n = strlen(places[i].line);
+		size_t from = 0, to = 0;
+		const bool found = patch_locate(places[i].line, n, &c, &from, &to);
+
+		if (found != (places[i].value != NULL))
+			fail_msg("%s: %s", places[i].line, found ? "found" : "not found");
+		if (found && (to - from != strlen(places[i].value) || strncmp(places[i].line + from, places[i].value, to - from)))
+			fail_msg("%s: %.*s, not %s", places[i].line, (int)(to - from), places[i].line + from, places[i].value);
+	}
+}
+
+static void test_texts(void **state)
+{
+	static const char *const texts[] = {"adamw", "bf16", "1.5x"};
+	static const char *const words[] = {"8", "1e-4", "-1", "true", "False", "null"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		assert_true(patch_is_text(texts[i]));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		assert_false(patch_is_text(words[i]));
+}
+
+static const struct {
+	const char *name, *text, *knob, *value;
+	uint32_t line;          /* 0: there is no place for it */
+	bool above;
+	const char *word;
+} additions[] = {
+	/* beside the batch's key, in its indentation */
+	{"a.yml", "base_model: some/model\nmicro_batch_size: 2\nsequence_len: 64\n", "grad-accum", "4", 2, false,
+	 "gradient_accumulation_steps: 4"},
+	/* the last member of a map has no comma: the new line stands above it */
+	{"d.json", "{\n  \"zero_optimization\": {\n    \"stage\": 3\n  },\n  \"train_micro_batch_size_per_gpu\": 1\n}\n", "grad-accum", "4",
+	 5, true, "  \"gradient_accumulation_steps\": 4,"},
+	/* a key that leaves its value to another program is filled in */
+	{"b.json", "{\n  \"zero_optimization\": {\n    \"stage\": 3\n  },\n  \"gradient_accumulation_steps\": \"auto\"\n}\n", "grad-accum", "4", 5,
+	 false, "4"},
+	/* among the command's own options, whatever lines its launcher's stand on */
+	{"c.sh", "accelerate launch \\\n  --num_processes 2 \\\n  train.py --model_name_or_path some/model \\\n"
+		 "  --per_device_train_batch_size 2 \\\n  --output_dir out --bf16 True\n",
+	 "grad-accum", "4", 4, false, "  --gradient_accumulation_steps 4 \\"},
+	/* the batch does not stand alone on its line, and no other option does */
+	{"e.sh", "accelerate launch \\\n  --num_processes 2 \\\n  train.py --model_name_or_path some/model "
+		 "--per_device_train_batch_size 2 --bf16 True\n",
+	 "grad-accum", "4", 0, false, NULL},
+	/* the file leaves it to a variable: nobody's number may stand in for that */
+	{"w.yml", "base_model: some/model\nmicro_batch_size: 2\nsequence_len: 64\ngradient_accumulation_steps: ${ACCUM}\n", "grad-accum",
+	 "4", 0, false, NULL},
+	/* no key of axolotl's */
+	{"n.yml", "base_model: some/model\nmicro_batch_size: 2\nsequence_len: 64\n", "sub-group-size", "4", 0, false, NULL},
+};
+
+static struct oom_reading *read_text(const char *name, const char *text)
+{
+	struct oom_error err = {{0}};
+	struct oom_reading *r = NULL;
+	FILE *f = fopen(name, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+	if (oom_reading_new(&r, &name, 1, NULL, &err))
+		fail_msg("%s", err.text);
+	return r;
+}
+
+static void test_additions(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(additions) / sizeof(additions[0]); i++) {
+		char name[64];
+		struct patch_change c = {.file = NULL};
+		struct oom_reading *r;
+		bool found;
+
+		snprintf(name, sizeof(name), "test_patch_%ld_%s", (long)getpid(), additions[i].name);
+		r = read_text(name, additions[i].text);
+		found = patch_add(r, additions[i].knob, additions[i].value, &c);
+		if (found != (additions[i].line != 0))
+			fail_msg("%s: %s", additions[i].name, found ? c.word : "no line");
+		if (found) {
+			assert_string_equal(c.file, name);
+			assert_int_equal(c.line, additions[i].line);
+			assert_int_equal(c.above, additions[i].above);
+			assert_string_equal(c.word, additions[i].word);
+		}
+		oom_reading_free(r);
+		unlink(name);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_texts),
+		cmocka_unit_test(test_additions),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
