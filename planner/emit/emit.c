@@ -273,7 +273,8 @@ static void compare(const struct emit_target *target, const struct oom_plan *ask
 
 		oom_plan_get(want, k, a, sizeof(a));
 		oom_plan_get(got, k, b, sizeof(b));
-		if (same_value(k, a, b) || emit_is_aside(k->name) || listed(target->elsewhere, k->name) ||
+		/* what the plan leaves unsaid it does not ask for */
+		if (!strcmp(a, "unsaid") || same_value(k, a, b) || emit_is_aside(k->name) || listed(target->elsewhere, k->name) ||
 		    emit_spares(target, k->name, a, b))
 			continue;
 		cost = consequence(target, k->name, a, b);

@@ -35,6 +35,8 @@ static const struct stand_in stand_ins[] = {
 	 "priced as supervised fine-tuning of micro-batch rows: reference models, pairs of rows, "
 	 "rollouts are missing"},
 	{"packing", "*", "", NULL},     /* rows of seq-len tokens either way */
+	/* a run that never evaluates */
+	{"eval-batch", "0", "evaluates=no", NULL},
 	{"eval-batch", "*", "", NULL},
 	{"attn", "xformers", "attn=flash", NULL},       /* memory-efficient attention keeps as much */
 	{"loss", "cce", "loss=cut", NULL},

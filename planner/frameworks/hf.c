@@ -21,6 +21,9 @@ const struct fw_row hf_training_rows[] = {
 	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, "1", ARGS ":826"),
 	FW_KEY("per_device_eval_batch_size", "eval-batch", NULL, "8", ARGS ":1083"),
 	FW_KEY("per_gpu_eval_batch_size", "eval-batch", NULL, NULL, ARGS),
+	/* a script may evaluate at its end whatever this says of the steps between; "steps" and "epoch" leave it told */
+	FW_KEY("eval_strategy", "evaluates", "no>no;false>no;*>", NULL, ARGS " eval_strategy"),
+	FW_KEY("evaluation_strategy", "evaluates", "no>no;false>no;*>", NULL, ARGS " evaluation_strategy"),
 	FW_KEY("gradient_checkpointing", "grad-ckpt", "true>full;false>none;unsloth>full offload-activations=true",
 	 "none", ARGS ":883"),
 	FW_KEY("bf16", "@autocast", "true>bf16;false>", NULL, ARGS ":851"),
@@ -73,7 +76,7 @@ const char hf_training_idle[] =
 	"use_cache neftune_noise_alpha torch_empty_cache_steps "
 	"logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter "
 	"include_num_input_tokens_seen include_tokens_per_second log_level log_level_replica "
-	"disable_tqdm report_to run_name project trackio_* wandb_* eval_strategy evaluation_strategy "
+	"disable_tqdm report_to run_name project trackio_* wandb_* "
 	"eval_steps eval_delay prediction_loss_only eval_on_start eval_do_concat_batches "
 	"eval_use_gather_object eval_accumulation_steps include_for_metrics include_inputs_for_metrics "
 	"batch_eval_metrics save_only_model save_strategy save_steps save_on_each_node save_safetensors "

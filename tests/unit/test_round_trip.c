@@ -84,8 +84,8 @@ static void compare(const char *file, const struct emit_target *t, const struct 
 
 		oom_plan_get(&a, k, x, sizeof(x));
 		oom_plan_get(&b, k, y, sizeof(y));
-		/* "auto" asks for whatever the framework does */
-		if (!strcmp(x, y) || (k->kind == OOM_OPTION_CHOICE && !strcmp(x, "auto")))
+		/* "auto" asks for whatever the framework does, "unsaid" for nothing */
+		if (!strcmp(x, y) || (k->kind == OOM_OPTION_CHOICE && (!strcmp(x, "auto") || !strcmp(x, "unsaid"))))
 			continue;
 		if (emit_is_aside(k->name) || among(t->elsewhere, k->name) || named(e, k->name) ||
 		    emit_spares(t, k->name, x, y))
