@@ -108,6 +108,8 @@ struct oom_work {
 	 * attention consists of; what of all these the model needs, without recomputation */
 	double product_flops, fp32_flops, attention_flops, batched_flops, model_flops;
 	double wide_flops, wide_batched_flops;  /* of attention_flops and of batched_flops, on fp32 */
+	/* of products in 16 bit: elements that they write, and their inner sizes, summed over calls */
+	double written, depth;
 	double bytes;                   /* through the card's memory, without attention's */
 	/* bytes of weights that products read, and of gradients that they add to; a product of few tokens
 	 * waits for them */

@@ -26,6 +26,8 @@ enum { DENSE_FWD = 18, DENSE_BWD = 26, EXPERTS_FWD = 46, EXPERTS_BWD = 60 };
 struct token {
 	double products;        /* elements of the weights it meets */
 	double rated;           /* the same, in the tiles that they fill */
+	double written;         /* elements that products write, forward and for their inputs' gradients */
+	double depth;           /* inner sizes of the layer's products, forward and backward */
 	double score;           /* multiplications with each key, over heads */
 	double streamed;        /* elements products and point-wise kernels read and write */
 };
@@ -38,6 +40,8 @@ static void product(const struct oom_megatron *m, double times, double in, doubl
 	k->rated += times * in * out *
 		    oom_product_tiles((uint64_t)in, (uint64_t)out,
 				      m->precision == OOM_MG_FP32 ? OOM_F32 : OOM_DT_BF16);
+	k->written += times * (in + out);
+	k->depth += in + out;
 }
 
 static void attention(const struct oom_megatron *m, struct token *k)
@@ -90,12 +94,14 @@ static void experts(const struct oom_megatron *m, struct token *k)
 	/* with tensor parallelism outside of the experts every rank sends its part of the tokens */
 	rated = k->rated;
 	mlp(m, (double)m->moe_ffn, share, 1, k);
-	k->rated = rated + GROUPED * (k->rated - rated);
+	/* one expert a rank is a product as any other */
+	if (m->experts > m->ep)
+		k->rated = rated + GROUPED * (k->rated - rated);
 	k->streamed += share * 8 * h;           /* permuted and put back, each read and written */
 }
 
 struct sum {
-	double products, rated, score, streamed, elems, fwd, bwd, tensor, expert;
+	double products, rated, written, depth, score, streamed, elems, fwd, bwd, tensor, expert;
 };
 
 static void add_layers(const struct oom_megatron *m, double n, bool moe, struct sum *s)
@@ -112,6 +118,8 @@ static void add_layers(const struct oom_megatron *m, double n, bool moe, struct 
 		mlp(m, (double)m->ffn_hidden, 1, (double)m->tp, &k);
 	s->products += n * k.products;
 	s->rated += n * k.rated;
+	s->written += n * k.written;
+	s->depth += n * k.depth;
 	s->score += n * k.score;
 	s->streamed += n * k.streamed;
 	s->fwd += n * (moe ? EXPERTS_FWD : DENSE_FWD);
@@ -186,6 +194,11 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 	}
 	*(m->precision == OOM_MG_FP32 ? &w.fp32_flops : &w.product_flops) =
 		2 * n * ((3 + again) * s.rated + 3 * head);
+	if (m->precision != OOM_MG_FP32) {
+		/* what runs again does so forward alone, half of what a layer writes in both directions */
+		w.written = n * (s.written * (1 + again / 2) + head / h + (head > 0) * h);
+		w.depth = s.depth * (1 + again / 2) + (head > 0) * (h + head / h);
+	}
 	if (m->attention == OOM_MG_ATTN_UNFUSED)
 		w.batched_flops = 2 * n * keys * (3 + core) * s.score;
 	else    /* arXiv:2205.14135: five products backward for two forward */

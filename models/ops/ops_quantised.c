@@ -239,14 +239,15 @@ struct format {
 	enum oom_dtype to;
 	uint8_t temps;          /* more tensors of the weight's size while it is dequantised */
 	/* how long it takes to make a weight whole, in NF4's times; 0: its products read the codes */
-	uint8_t unpacks;
+	double unpacks;
 	bool repeats;           /* backward repeats the weight for every sequence of the batch */
 	enum oom_lora_over over;
 };
 
 /* AutoGPTQ's kernels in training: QwenLM's rows of 256, 1,024 and 4,096 tokens, and held on those of 512, 2,048 and
  * 8,192 (data/throughput.csv, qwen-052 to 069); AWQ's as NF4's, HQQ's three passes of PyTorch's own (estimated). */
-#define GPTQ_UNPACKS 5
+#define GPTQ_UNPACKS 0.9
+#define HQQ_UNPACKS 0.55
 
 static const struct format four_bit = {
 	.blocks = four_bit_blocks, .scales = four_bit_scales, .product = four_bit_product,
@@ -268,7 +269,7 @@ static const struct format awq = {
 /* Quantizer.dequantize: the codes unpacked, less the zero point, times the scale */
 static const struct format hqq = {
 	.blocks = groups_of_64, .product = hqq_product, .node = "HQQMatmulNoCacheDeq", .temps = 2,
-	.unpacks = 3, .over = OOM_LORA_OVER_SUM};
+	.unpacks = HQQ_UNPACKS, .over = OOM_LORA_OVER_SUM};
 static const struct format *const formats[] = {
 	[OOM_BASE_PLAIN] = NULL,
 	[OOM_BASE_NF4] = &four_bit,

@@ -146,11 +146,26 @@ double oom_product_tiles(uint64_t in, uint64_t out, enum oom_dtype dt)
 	return aligned[i].times;
 }
 
+/* What a product's shape costs beside its multiplications (step/time/cards.h: lead, units).  A thin one's tiles are
+ * half as wide. */
+static void count_shape(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out)
+{
+	const double rows = (double)x.width / (double)(in ? in : 1) * t->mult,
+		     calls = t->mult * (in < TILE || out < TILE ? 0.5 : 1);
+
+	t->tally.written[0][x.mono] += rows * (double)out;
+	t->tally.written[1][x.mono] += rows * (double)in;
+	t->tally.depth[0] += calls * (double)in;
+	t->tally.depth[1] += calls * (double)out;
+}
+
 /* What it reads of x and writes is in the rows (step/time/work.c). */
 void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out)
 {
 	count(t, x.mono, 2.0 * (double)x.width * (double)out,
 	      oom_product_tiles(in, out, (enum oom_dtype)x.dt), (enum oom_dtype)x.dt);
+	if (x.dt != OOM_F32 && x.dt != OOM_F64)
+		count_shape(t, x, in, out);
 	t->tally.weights_read += (double)in * (double)out *
 				 oom_dtype_bytes((enum oom_dtype)x.dt) * t->mult;
 }

@@ -54,7 +54,7 @@ static void config_of(const char *shape, char *json, size_t size)
 		const size_t key = strcspn(shape, "="), len = strcspn(shape, ";");
 		const char *value = shape + key + 1;
 		const int width = (int)(len - key - 1);
-		const bool bare = strspn(value, "-0123456789") == (size_t)width ||
+		const bool bare = strspn(value, "-.0123456789") == (size_t)width ||
 				  !strncmp(value, "true", 4) || !strncmp(value, "false", 5);
 
 		n += (size_t)snprintf(json + n, size - n, "%s\"%.*s\": %s%.*s%s", n > 1 ? ", " : "",
@@ -341,7 +341,11 @@ static void cross(void)
 				done[k] = true;
 			}
 	}
+	/* sources without a complete row are in no fit */
+	fit(NULL);
 	for (size_t i = 0; i < all.n; i++) {
+		if (!done[i])
+			continue;
 		all.rows[i].predicted = kept[i][0];
 		all.rows[i].low = kept[i][1];
 		all.rows[i].high = kept[i][2];

@@ -87,7 +87,7 @@ NAMED = [
 def config_of(row):
     """The model's config.json, or None when the table does not say enough."""
     if "shape" in row:
-        word = lambda v: int(v) if re.fullmatch(r"-?[0-9]+", v) else {"true": True, "false": False}.get(v, v)
+        word = lambda v: int(v) if re.fullmatch(r"-?[0-9]+", v) else float(v) if re.fullmatch(r"-?[0-9]*\.[0-9]+", v) else {"true": True, "false": False}.get(v, v)
         return {k: word(v) for k, v in (x.split("=", 1) for x in row["shape"].split(";"))}
     for name, config in NAMED:
         if name in row["model"]:
@@ -341,8 +341,8 @@ def main():
             k = r["knobs"]
             print("%-9s %5.2f %-22s %-9s %-14s %4s/%-3s mb%s ga%s s%s tp%s pp%s cp%s ep%s vpp%s z%s %s lora%s q%s ck:%s %s %s" % (
                 r["id"], r["predicted"] / r["published"], r["model"][-22:], k["engine"], r["gpu"], r["n_gpus"], r["nodes"], k["micro-batch"],
-                k["grad-accum"], k["seq-len"], *[k.get(d, 1) for d in ("tp", "pp", "cp", "ep", "vpp")], k["zero"], k["precision"], k.get("lora-r", 0), k.get("qlora", 0),
-                k["grad-ckpt"][:4], k.get("fp8", ""),
+                k["grad-accum"], k["seq-len"], *[k.get(d, 1) for d in ("tp", "pp", "cp", "ep", "vpp")], k.get("zero", 0), k["precision"], k.get("lora-r", 0), k.get("qlora", 0),
+                k.get("grad-ckpt", "none")[:4], k.get("fp8", ""),
                 " ".join("%s %.0f%%" % (p[:-2], 100 * float(r[p]) / float(r["step_s"])) for p in PARTS if float(r.get(p, 0)) > .03 * float(r.get("step_s", 1)))))
 
 if __name__ == "__main__":

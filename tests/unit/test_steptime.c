@@ -54,11 +54,11 @@ static void products(void **state)
 	/* twice the micro-steps, twice the time */
 	p.grad_accum = 2;
 	assert_true(fabs(oom_step_time(&p, &e, &g).total_s - 2 * t.total_s) < 1e-9);
-	/* a power limit: 10 W do not feed 200 TFLOP/s; twice the watts, 2^0.6 the speed */
-	g.tdp_w = 10;
+	/* a power limit: 1 W does not feed 200 TFLOP/s; twice the watts, 2^0.6 the speed */
+	g.tdp_w = 1;
 	assert_true(oom_step_time(&p, &e, &g).total_s > 5 * t.total_s);
 	limited = oom_step_time(&p, &e, &g).total_s;
-	g.tdp_w = 20;
+	g.tdp_w = 2;
 	assert_true(fabs(limited / oom_step_time(&p, &e, &g).total_s - pow(2, 0.6)) < 1e-2);
 	/* 8-bit products are quicker, the rest is as before */
 	g = card("NVLink4 900 GB/s", 9);
@@ -74,6 +74,71 @@ static void products(void **state)
 	assert_true(fabs(t.total_s / oom_step_time(&p, &e, &g).total_s - 2) < 1e-6);
 	p.fp8 = OOM_FP8_NVFP4;
 	assert_true(fabs(t.total_s / oom_step_time(&p, &e, &g).total_s - 3) < 1e-6);
+}
+
+/* cuBLAS on an A100 in 16 bit: some 130, 205 and 241 Tflop/s with sides of 1,024, 2,048 and 4,096, 253 with 8,192. */
+static void shapes(void **state)
+{
+	static const struct {
+		double side, share;
+	} rows[] = {{1024, 0.51}, {2048, 0.81}, {4096, 0.95}};
+	const struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e, large;
+
+	(void)state;
+	p.precision = OOM_BF16;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const double m = rows[i].side, k = 8192 / m;
+
+		memset(&e, 0, sizeof(e));
+		large = e;
+		large.work.product_flops = 2.0 * 8192 * 8192 * 8192;
+		large.work.written = 8192.0 * 8192;
+		large.work.depth = 8192;
+		/* as many multiplications in smaller products */
+		e.work.product_flops = large.work.product_flops;
+		e.work.written = k * k * k * m * m;
+		e.work.depth = k * k * k * m;
+		assert_true(fabs(oom_step_time(&p, &large, &g).total_s / oom_step_time(&p, &e, &g).total_s / rows[i].share - 1) < 0.08);
+	}
+}
+
+/* FlashAttention-2 forward and backward reaches 59 of 79 Tflop/s at 512 keys on an RTX A5000 and 204 of 302 on an H100
+ * where nothing is masked; under a causal mask twice as many are lost on the diagonal. */
+static void keys_per_query(void **state)
+{
+	const struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double at_length, at_8k;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.precision = OOM_BF16;
+	e.work.attention_flops = 1e15;
+	p.seq_len = 8192;
+	at_8k = oom_step_time(&p, &e, &g).part_s[OOM_TIME_ATTENTION];
+	p.seq_len = 384;
+	at_length = oom_step_time(&p, &e, &g).part_s[OOM_TIME_ATTENTION];
+	assert_true(at_length / at_8k > 1.8 && at_length / at_8k < 2);
+}
+
+/* NF4 is looked up on the units of fp32, which an A100 has few of, and an RTX 4090's memory is slower than they are:
+ * 1.9 ps an element of 1,333 GB/s, 7 to 14 measured (litgpt, tutorials/resource-tables.md). */
+static void unpacked(void **state)
+{
+	const struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double s;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.precision = OOM_BF16;
+	e.work.unpacked = 1e12;
+	s = oom_step_time(&p, &e, &g).part_s[OOM_TIME_UNPACKING];
+	assert_true(s > 7 && s < 10);
 }
 
 /* What hides beside products: weights that many tokens meet, tensor collectives up to a third of them;
@@ -195,7 +260,7 @@ static void gradients(void **state)
 	assert_int_equal(t.binds, OOM_BOUND_NETWORK);
 	e.work.product_flops = 1e16;
 	t = oom_step_time(&p, &e, &g);
-	assert_true(t.part_s[OOM_TIME_GRADIENTS] < 0.05);
+	assert_true(t.part_s[OOM_TIME_GRADIENTS] < 0.2);
 }
 
 /* DeepSpeed's collectives add to the computation (engines.c), FSDP's hide behind it. */
@@ -216,7 +281,7 @@ static void waiting(void **state)
 	t = oom_step_time(&p, &e, &g);
 	assert_true(fabs(t.part_s[OOM_TIME_GRADIENTS] - 1) < 1e-3);
 	p.engine = OOM_ENGINE_FSDP2;
-	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] < 0.05);
+	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] < 0.2);
 	/* weights that are gathered module by module take twice as long between machines, not within one */
 	e.grad_bytes = 0;
 	e.param_bytes = 10000000000;
@@ -344,6 +409,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(products),  cmocka_unit_test(launches), cmocka_unit_test(bubbles),
 		cmocka_unit_test(beside_products),
+		cmocka_unit_test(shapes),    cmocka_unit_test(keys_per_query), cmocka_unit_test(unpacked),
 		cmocka_unit_test(gradients), cmocka_unit_test(hosts),  cmocka_unit_test(words),
 		cmocka_unit_test(makers),	  cmocka_unit_test(waiting),   cmocka_unit_test(tiles),	  cmocka_unit_test(intervals),
 	};

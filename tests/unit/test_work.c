@@ -15,22 +15,28 @@
 #include "oomplan/sweep.h"
 #include "tape/tape.h"
 
-static void price(struct oom_plan *p, struct oom_eval *e)
+static void price_model(const char *name, struct oom_plan *p, struct oom_eval *e)
 {
+	char path[600];
 	struct oom_keys keys;
 	struct oom_model *m;
 	struct oom_error err = {{0}};
 	struct oom_evaluator *ev = oom_evaluator_new();
 
 	memset(&keys, 0, sizeof(keys));
-	assert_int_equal(oom_keys_read_model(&keys, OOM_SOURCE_ROOT "/data/models/Llama-3.2-1B.json", &err),
-			 OOM_OK);
+	snprintf(path, sizeof(path), "%s/data/models/%s.json", OOM_SOURCE_ROOT, name);
+	assert_int_equal(oom_keys_read_model(&keys, path, &err), OOM_OK);
 	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
 	if (oom_evaluate(ev, m, p, 0, e, &err))
 		fail_msg("%s", err.text);
 	oom_model_free(m);
 	oom_keys_release(&keys);
 	oom_evaluator_free(ev);
+}
+
+static void price(struct oom_plan *p, struct oom_eval *e)
+{
+	price_model("Llama-3.2-1B", p, e);
 }
 
 /* Llama-3.2-1B: 16 layers of 2 x 2048^2 + 2 x 2048 x 512 + 3 x 2048 x 8192 = 60,817,408 elements, a head
@@ -52,6 +58,9 @@ static void work(void **state)
 	assert_true(fabs(e.work.product_flops / (6 * n * matrices) - 1) < 1e-9);
 	assert_true(fabs(e.work.attention_flops / (16 * n * 2 * 2048 * 512 * 3.5) - 1) < 1e-9);
 	assert_true(e.work.fp32_flops == 0 && e.work.batched_flops == 0);
+	/* a layer writes 23,552 elements a token forward and 20,480 as gradients of inputs, the head 128,256 and 2,048;
+	 * its products' inner sizes are the same two sums */
+	assert_true(fabs(e.work.written / (n * 834816) - 1) < 1e-9 && fabs(e.work.depth / 834816 - 1) < 1e-9);
 	/* without a fused kernel: both halves, in two batched products with two gradients each */
 	p.attn = OOM_ATTN_EAGER;
 	price(&p, &e);
@@ -117,6 +126,8 @@ static void megatron(void **state)
 	p.attn = OOM_ATTN_FLASH;
 	price(&p, &one);
 	assert_true(fabs(one.work.product_flops / (6 * n * 1235746816.0) - 1) < 0.01);
+	/* queries, keys and values are one product here, gate and up another: 14,336 gradients of inputs a layer */
+	assert_true(fabs(one.work.written / (n * 736512) - 1) < 0.01 && fabs(one.work.depth / 736512 - 1) < 0.01);
 	assert_true(one.work.tensor_bytes == 0 && one.work.pipeline_bytes == 0);
 	p.gpus = p.tp = 2;
 	p.sp = 1;
@@ -135,6 +146,25 @@ static void megatron(void **state)
 	price(&p, &two);
 	assert_true(two.work.product_flops < 0.7 * one.work.product_flops);
 	assert_true(two.work.pipeline_bytes == 2 * n * h * 2);
+}
+
+/* Products of several experts are grouped; one expert a rank is a product as any other. */
+static void experts_alone(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval alone, grouped;
+
+	(void)state;
+	p.engine = OOM_ENGINE_MEGATRON;
+	p.precision = OOM_BF16;
+	p.seq_len = 512;
+	p.attn = OOM_ATTN_FLASH;
+	p.gpus = p.ep = 8;
+	price_model("Mixtral-8x7B", &p, &alone);
+	p.ep = 4;
+	price_model("Mixtral-8x7B", &p, &grouped);
+	assert_true(fabs(alone.work.model_flops / grouped.work.model_flops - 1) < 1e-9);
+	assert_true(alone.work.product_flops < 0.6 * grouped.work.product_flops);
 }
 
 /* Every part has its row, said in full, and the rows add up to the step. */
@@ -167,7 +197,7 @@ static void ledger(void **state)
 	}
 	assert_true(fabs(sum - t.total_s) < 1e-12 * t.total_s);
 	/* 100 TFLOP a micro-step, 4 of them */
-	assert_non_null(strstr(rows[OOM_TIME_PRODUCTS].inputs, "100 Tflop"));
+	assert_non_null(strstr(rows[OOM_TIME_PRODUCTS].inputs, "(100 + 0 for their shapes) Tflop"));
 	assert_non_null(strstr(rows[OOM_TIME_PRODUCTS].inputs, "x 4"));
 	assert_non_null(strstr(rows[OOM_TIME_GRADIENTS].inputs, "a guess"));
 	p.seq_len = 0;
@@ -179,6 +209,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(work),
 		cmocka_unit_test(megatron),
+		cmocka_unit_test(experts_alone),
 		cmocka_unit_test(ledger),
 	};
 

@@ -16,21 +16,21 @@
 
 static const struct oom_card_class classes[] = {
 	/* makers of whom no row was published (estimated) */
-	{"", 0, false, false, "other", 0.60, 1.0, 0.45, 0.75, 0.125, 15, 6, 25 * GB, 0},
+	{"", 0, false, false, "other", 0.60, 1.0, 0.45, 0.75, 96, 100, 0.125, 18, 10, 25 * GB, 0},
 	/* MI300X: hipBLASLt reaches 0.40 to 0.44 of the peak, copies 4.1 of 5.3 TB/s, flash-attention 2 what it
 	 * does on an H100 (Azure's benchmarking guide, ND MI300X v5, one tool for all its cards) */
-	{"amd", 0, true, true, "CDNA", 0.45, 1.3, 0.32, 0.775, 0.125, 15, 6, 50 * GB, 1},
-	{"intel", 0, false, true, "Gaudi", 0.814, 0.950, 0.390, 0.945, 0.25, 15, 6, 37 * GB, 2},
-	{"nvidia", 3, false, false, "before Volta", 0.80, 0.06, 0.50, 0.75, 1, 15, 6, 3 * GB, 0},
-	{"nvidia", 7, false, true, "Volta", 0.526, 1.128, 0.449, 0.943, 0.125, 15, 6, 3.1 * GB, 3},
-	{"nvidia", 7.5, false, false, "Turing", 0.670, 0.312, 0.443, 0.950, 0.125, 15, 6, 3 * GB, 1},
-	{"nvidia", 8, false, true, "A100", 0.706, 0.987, 0.523, 0.857, 0.0625, 15, 6, 25 * GB, 16},
-	{"nvidia", 8.6, false, false, "Ampere without HBM", 0.996, 0.281, 0.443, 0.950, 0.25, 15, 6, 3 * GB, 2},
-	{"nvidia", 8.9, false, false, "Ada", 0.999, 0.369, 0.458, 0.950, 0.25, 15, 6, 3 * GB, 5},
-	{"nvidia", 9, false, true, "Hopper", 0.821, 1.532, 0.285, 0.576, 0.067, 13, 5, 50 * GB, 8},
-	{"nvidia", 10, false, true, "Blackwell", 0.708, 1.600, 0.623, 0.577, 0.033, 13, 5, 50 * GB, 3},
+	{"amd", 0, true, true, "CDNA", 0.45, 1.3, 0.32, 0.775, 64, 304, 0.125, 18, 10, 50 * GB, 1},
+	{"intel", 0, false, true, "Gaudi", 0.819, 0.948, 0.423, 0.942, 0, 0, 0.25, 18, 10, 37 * GB, 2},
+	{"nvidia", 3, false, false, "before Volta", 0.80, 0.06, 0.50, 0.75, 32, 56, 1, 18, 10, 3 * GB, 0},
+	{"nvidia", 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 18, 10, 3.1 * GB, 3},
+	{"nvidia", 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 18, 10, 3 * GB, 1},
+	{"nvidia", 8, false, true, "A100", 0.729, 1.528, 0.510, 0.946, 96, 108, 0.0625, 18, 10, 25 * GB, 17},
+	{"nvidia", 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 18, 10, 3 * GB, 3},
+	{"nvidia", 8.9, false, false, "Ada", 0.997, 0.395, 0.714, 0.944, 48, 128, 0.25, 18, 10, 3 * GB, 5},
+	{"nvidia", 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 15, 8.5, 50 * GB, 11},
+	{"nvidia", 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 15, 8.5, 50 * GB, 3},
 	/* as Ada: nobody's rows are in the table */
-	{"nvidia", 12, false, false, "Blackwell without HBM", 0.950, 0.369, 0.458, 0.950, 0.25, 13, 5, 3 * GB, 0},
+	{"nvidia", 12, false, false, "Blackwell without HBM", 0.950, 0.395, 0.714, 0.944, 48, 170, 0.25, 15, 8.5, 3 * GB, 0},
 };
 enum { N_CLASSES = sizeof(classes) / sizeof(classes[0]), A100 = 6 };
 

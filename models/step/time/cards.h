@@ -18,6 +18,10 @@ struct oom_card_class {
 	 * watt of a board of 400 W sustains, in TFLOP/s; fused attention kernels: share of these */
 	double products, per_watt, attention;
 	double memory;                  /* share of the bandwidth */
+	/* What a product's shape takes.  A tile of a product loads before it multiplies and stores after: as long
+	 * as so many elements more of its inner size would take.  Tiles come in waves over the card's units, the
+	 * last of which is filled by half on average. */
+	double lead, units;
 	double fp32;                    /* fp32 peak (TF32 off, torch's default) over the 16-bit one */
 	double python_us, engine_us;    /* a launch from Python, from autograd's threads */
 	double network;                 /* bytes per second per GPU to other nodes where nobody says */

@@ -38,8 +38,9 @@ static void products(const struct facts *f)
 {
 	const struct oom_work *w = &f->eval->work;
 
-	say(f, "%.4g Tflop / %.4g Tflop/s (%.0f %% of %.4g) + %.4g Tflop / %.4g Tflop/s in fp32, x %lld",
-	    w->product_flops / 1e12, f->speed.products / 1e12, 100 * f->speed.products / f->speed.peak,
+	say(f, "(%.4g + %.4g for their shapes) Tflop / %.4g Tflop/s (%.0f %% of %.4g) + %.4g Tflop / %.4g Tflop/s in fp32, x %lld",
+	    w->product_flops / 1e12,
+	    (2 * w->written * f->speed.of->lead + w->depth * f->speed.of->units * 128 * 128) / 1e12, f->speed.products / 1e12, 100 * f->speed.products / f->speed.peak,
 	    f->speed.peak / 1e12, w->fp32_flops / 1e12, f->speed.fp32 / 1e12, times(f));
 }
 
@@ -70,8 +71,8 @@ static void traffic(const struct facts *f)
 
 static void unpacking(const struct facts *f)
 {
-	say(f, "as long as %.4g G elements of NF4, x 2.5 B / %.4g GB/s, x %lld", f->eval->work.unpacked / 1e9,
-	    f->speed.memory / 1e9, times(f));
+	say(f, "as long as %.4g G elements of NF4, x 2.5 B / %.4g GB/s or x 130 / %.4g Tflop/s in fp32, x %lld",
+	    f->eval->work.unpacked / 1e9, f->speed.memory / 1e9, f->speed.fp32 / 1e12, times(f));
 }
 
 static void launches(const struct facts *f)
@@ -149,13 +150,13 @@ static const struct {
 	const char *formula, *source;
 	void (*inputs)(const struct facts *f);
 } parts[OOM_TIME_PART_COUNT] = {
-	[OOM_TIME_PRODUCTS] = {"flops / min(share of the peak, watts fed), tiles filled, beside the weights read",
+	[OOM_TIME_PRODUCTS] = {"(flops + 2 x written x lead + depths x units x 128 x 128) / min(share of the peak, watts fed), beside the weights read",
 			       "2 x in x out per row; shares fitted to data/throughput.csv (cards.c)", products},
-	[OOM_TIME_ATTENTION] = {"flops / share of the products' speed; backward 2.5 of the forward",
+	[OOM_TIME_ATTENTION] = {"flops x (1 + 384 / keys) / share of the products' speed; backward 2.5 of the forward",
 				"arXiv:2205.14135, appendix B; share fitted to data/throughput.csv", attention},
 	[OOM_TIME_TRAFFIC] = {"bytes born, written once and read once / share of the bandwidth",
 			      "rows of the tape (work.c); share fitted to data/throughput.csv", traffic},
-	[OOM_TIME_UNPACKING] = {"elements x 2.5 B / memory", "half a byte read, two written (bitsandbytes); GPTQ 5 times as long (QwenLM)",
+	[OOM_TIME_UNPACKING] = {"elements x the longer of 2.5 B / memory and 130 operations / fp32 units", "bitsandbytes pull request 1747, litgpt; GPTQ 0.9 as long (QwenLM)",
 				unpacking},
 	[OOM_TIME_LAUNCHES] = {"what launching takes beyond the card's own time: (c^4 + l^4)^(1/4) - c",
 			       "kernels counted from the tape; microseconds per launch: cards.c", launches},

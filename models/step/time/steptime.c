@@ -34,6 +34,13 @@
 #define HOST_MEMORY 100e9
 #define DISK 3e9
 
+/* bitsandbytes' kDequantizeBlockwise finds each of 16 values through a tree of branches, on other units than the tensor
+ * cores' (1.4 to 2.1 times as fast without the branches on an A100 and an H100, hardly on an A10 or an RTX 4090, whose memory it
+ * waits for: bitsandbytes pull request 1747); two elements a byte read, 2 bytes written.  Fitted to LoRA over
+ * 13 billion NF4 weights and 112 tokens on an A100 (litgpt, tutorials/resource-tables.md). */
+#define UNPACK_BYTES 2.5
+#define UNPACK_WORK 130.0               /* fp32 operations an element, at 0.85 of the units */
+
 /* torch.compile merges point-wise kernels: about four tenths of their bytes and a third of all launches
  * remain (torchtitan Llama-3.1-8B 1.16 times as fast, nanoGPT 1.85 times, estimated from these). */
 #define COMPILED_BYTES 0.4
@@ -45,7 +52,7 @@ static double beside(double a, double b)
 {
 	const double longer = a > b ? a : b, r = a > b ? b / a : a / b;
 
-	return longer > 0 ? longer * sqrt(1 + r * r) : 0;
+	return longer > 0 ? longer * cbrt((1 + r * sqrt(r)) * (1 + r * sqrt(r))) : 0;
 }
 
 /* The same where all but the last bit of the shorter hides. */
@@ -82,21 +89,40 @@ static struct oom_peers peers(const struct step *s, double n, double inner)
 	return (struct oom_peers){n, room >= n ? n : room > 1 ? room : 1};
 }
 
+/* Multiplications and additions of products in 16 bit, and what their shapes take as if it were some: a product of
+ * m x k with k x n, in tiles of 128 x 128, keeps the card as busy as
+ *     2 m n (k + lead) + units 128 128 k
+ * of them would: each tile's first loads and last stores, and a half of the last wave (cards.h).  At 220 Tflop/s an A100
+ * reaches 0.60 of this with 1,024 x 1,024 x 1,024, 0.83 with twice, 0.94 with four times the sides. */
+static double shaped(const struct oom_work *w, const struct oom_speed *speed)
+{
+	return w->product_flops + 2 * w->written * speed->of->lead + w->depth * speed->of->units * 128 * 128;
+}
+
+/* A fused attention kernel of few keys per query spends more of its time before and after the loop over them, and on
+ * tiles that the diagonal cuts: as long as so many more keys would take. */
+#define KEYS_LEAD 384
+
+static double keys_lead(const struct oom_plan *p)
+{
+	return p->seq_len > 0 ? 1 + KEYS_LEAD / (double)p->seq_len : 1;
+}
+
 /* One micro-step's computation, and what launching adds to it. */
 static double compute(struct step *s)
 {
 	const struct oom_work *w = s->work;
-	const double products = hidden(w->product_flops / s->speed.products +
+	const double products = hidden(shaped(w, &s->speed) / s->speed.products +
 					       w->fp32_flops / s->speed.fp32,
 				       w->streamed / s->speed.memory),
-		     attention = (w->attention_flops - w->wide_flops) / s->speed.attention +
+		     attention = (w->attention_flops - w->wide_flops) / s->speed.attention * keys_lead(s->plan) +
 				 w->wide_flops / s->speed.wide +
 				 (w->batched_flops - w->wide_batched_flops) / s->speed.batched +
 				 w->wide_batched_flops / s->speed.wide_batched,
 		     traffic = w->bytes * (s->plan->compile ? COMPILED_BYTES : 1) /
 			       s->speed.memory,
-		     /* two elements a byte read, 2 bytes written, a few operations each */
-		     unpacking = w->unpacked * 2.5 / s->speed.memory,
+		     unpacking = hidden(w->unpacked * UNPACK_BYTES / s->speed.memory,
+					w->unpacked * UNPACK_WORK / s->speed.fp32),
 		     card = products + attention + traffic + unpacking,
 		     launching = (w->launches * s->speed.python_s +
 				  w->launches_back * s->speed.engine_s) *

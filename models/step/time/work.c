@@ -112,6 +112,7 @@ void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term
 			.batched = all->batched[i] + BATCHED_BACK * batched,
 			.wide_batched = all->wide_batched[i] + BATCHED_BACK * fwd->wide_batched[i],
 			.model = (1 + back) * fwd->flops[i] + 3 * scores,
+			.written = all->written[0][i] + fwd->written[1][i],
 			.bytes = t->work.bytes[i]};
 	}
 }
@@ -134,11 +135,13 @@ double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, c
 		out->wide_batched_flops += n * term[i].wide_batched;
 		out->batched_flops += n * term[i].batched;
 		out->model_flops += n * term[i].model;
+		out->written += n * term[i].written;
 		out->bytes += n * term[i].bytes;
 	}
 	out->launches = w->launches;
 	out->launches_back = w->launches_back;
 	out->unpacked = w->pass[1].unpacked + w->pass[0].unpacked;
+	out->depth = w->pass[1].depth[0] + w->pass[0].depth[1];
 	out->units = w->units;
 	return flops;
 }

@@ -13,7 +13,7 @@ void oom_work_alone(struct oom_tape *t, const struct oom_tally *before);
 /* What one element of a monomial adds to the sums; fixed by the recording. */
 struct oom_work_term {
 	double flops;                   /* forward + backward + recomputation, matrix products only */
-	double product, fp32, attention, wide, batched, wide_batched, model, bytes;
+	double product, fp32, attention, wide, batched, wide_batched, model, written, bytes;
 };
 /* One for each monomial.  adapted: weights are frozen, so that a product has one gradient, not two. */
 void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term *term);
