@@ -41,6 +41,7 @@ struct oom_job {
 	const char *named;              /* the model as the user or the files call it */
 	char located[512];              /* where that lies */
 	char card[128];                 /* --gpu without the number of GPUs that stood in it */
+	bool any_card;                  /* --gpu only narrows a list of machines, whatever their cards' memory */
 	struct oom_list emit;           /* FORMAT[:FILE] */
 	bool strict, overwrite;
 	bool check;                     /* the exit status is that of what was asked, and nothing else is said */

@@ -194,6 +194,7 @@ static int run(struct oom_job *job)
 		return code;
 	view.tokens = q.tokens;
 	view.query = &q;
+	job->any_card = gpu != NULL;
 	code = oom_target_open(job, &t, false);
 	job->gpu = gpu;
 	if (code)

@@ -99,7 +99,7 @@ static int open_gpu(const struct oom_job *job, struct oom_target *t)
 
 	if (!st && job->gpus_file)
 		st = oom_gpus_read(&gpus, job->gpus_file, &err);
-	if (!st && job->gpu) {
+	if (!st && job->gpu && !job->any_card) {
 		st = oom_gpu_find(&gpus, job->gpu, &t->gpu, t->note, &err);
 		t->q.gpu = st ? NULL : &t->gpu;
 	}
