@@ -66,6 +66,7 @@ enum oom_lever {
 	OOM_LEVER_EDGES,        /* a graph's messages, one for every edge */
 	OOM_LEVER_FOREACH,      /* an optimizer's temporaries of all parameters at once */
 	OOM_LEVER_RAYS,         /* images rendered along rays */
+	OOM_LEVER_POINTS,       /* clouds of points, voxels */
 	OOM_LEVER_RESTART,      /* what a notebook's cells made before */
 	OOM_LEVER_MAPS,         /* inference: what a convolution puts out, as large as its image */
 	OOM_LEVERS

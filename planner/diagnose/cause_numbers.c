@@ -109,7 +109,8 @@ static bool contradiction(struct oom_crash *c)
 	if (overfull || total < 64 << 20)
 		oom_cause_say(c, OOM_CAUSE_WRONG_CAPACITY, 0.6, "more is allocated than the card is said to hold");
 	if (tried > total && no_card_has(c, total))
-		oom_cause_say(c, OOM_CAUSE_WRONG_CAPACITY, 0.98,
+		/* a request of many times as much is no share's fault */
+		oom_cause_say(c, OOM_CAUSE_WRONG_CAPACITY, tried / 2 > total ? 0.5 : 0.98,
 			      "no card has that capacity: an APU's share of the host's memory");
 	if (tried > total)
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.97, "the request alone is larger than the card");

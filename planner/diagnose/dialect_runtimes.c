@@ -35,7 +35,7 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	  L(REQUESTS) = "a smaller batch_size in predict()",
 	  L(CONTEXT) = "smaller inputs",
 	  L(EVAL_BATCH) = "a smaller batch_size in evaluate()",
-	  L(EVAL) = "a smaller batch_size in evaluate(), and no outputs collected",
+	  L(EVAL) = "a smaller batch_size in evaluate(), and no outputs collected: predict() joins all of them on the device, predict_on_batch() in a loop and .numpy() of each do not",
 	  L(OTHERS) = "nvidia-smi shows who holds the card (another notebook or session of TensorFlow, which takes all of it): end it, or set_memory_growth(True) in all of them",
 	  L(FRAGMENT) = "TF_GPU_ALLOCATOR=cuda_malloc_async",
 	  L(CAP) = "per_process_gpu_memory_fraction, set_logical_device_configuration(memory_limit=...)",

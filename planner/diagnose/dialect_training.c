@@ -70,6 +70,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(FOREACH) = "fused=True (or foreach=False) in the optimizer: its step makes no temporaries of all parameters at once then",
 	  L(RAYS) = "fewer rays at once: a lower chunk (net_chunk, rayschunk) where images are rendered, fewer rays per batch (num_rays, N_rand) in training; results of each chunk"
 		    " to the host (.cpu()), smaller images",
+	  L(POINTS) = "fewer points of a sample: coarser voxels (voxel_size), a crop, or a cap in the dataset; then a smaller batch (one scene can be many times the others)",
 	  L(RESTART) = "restart the notebook's kernel and load only this: models and batches of earlier cells stay on the card (del, gc.collect(), torch.cuda.empty_cache() free what no"
 		       " variable and no shown traceback holds)",
 	  L(MAPS) = "a smaller image or volume, or pieces of it, or fewer at once",
@@ -210,6 +211,10 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(PRECISION) = "--fp16 or --bf16, --memory-efficient-fp16",
 	  L(RECOMPUTE) = "--checkpoint-activations",
 	  L(EVAL_BATCH) = "--max-tokens-valid or --batch-size-valid lower",
+	  L(REQUESTS) = "--max-tokens (or --batch-size) lower, a smaller --beam",
+	  L(CONTEXT) = "shorter sentences (--skip-invalid-size-inputs-valid-test with --max-source-positions), --max-len-b lower",
+	  L(QUANT) = "--fp16",
+	  L(OFFLOAD) = "",
 	  L(LONGEST) = "--max-tokens lower, or --max-source-positions: the longest batches are skipped now"}},
 	{"openrlhf", "deepspeed", "OpenRLHF openrlhf/cli", "OpenRLHF/OpenRLHF@3c3be6234e",
 	 {L(BATCH) = "--train.micro_batch_size lower (once --micro_train_batch_size); or --train.dynamic_batch_enable with fewer tokens a GPU",
@@ -239,7 +244,9 @@ const struct oom_dialect oom_dialects_training[] = {
 /* PyTorch's devices other than NVIDIA's: some of their words go before a framework's (dialect.c). */
 const struct oom_dialect oom_dialects_devices[] = {
 	{"rocm", "torch", "rocm.docs.amd.com", "",
-	 {L(FRAGMENT) = "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True, or garbage_collection_threshold:0.8 where that is not supported",
+	 {L(CAPACITY) = "compare with rocm-smi: the driver or the container reports another size than the card has; of an APU raise its share of the host's memory (UMA frame buffer in the "
+			"firmware's settings, or the driver's GTT limit)",
+	  L(FRAGMENT) = "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True, or garbage_collection_threshold:0.8 where that is not supported",
 	  L(OTHERS) = "rocm-smi --showpids shows who holds the card: end that process, or choose another with HIP_VISIBLE_DEVICES"}},
 	{"mps", "torch", "docs.pytorch.org/docs/stable/mps_environment_variables.html", "",
 	 {L(OTHERS) = "close what else uses the Mac's unified memory: the GPU's share is the whole system's",
@@ -256,6 +263,6 @@ const struct oom_dialect oom_dialects_devices[] = {
 	{"xpu", "torch", "pytorch.org XPU notes", "",
 	 {L(OTHERS) = "xpu-smi ps shows who holds the card; choose another with ZE_AFFINITY_MASK",
 	  L(FRAGMENT) = "torch.xpu.empty_cache() between phases",
-	  L(LIMIT) = "make that one tensor smaller (a smaller batch, chunked attention): one allocation may not pass the device's limit (4 GB where it is 32-bit) however much is free"}},
+	  L(LIMIT) = "make that one tensor smaller (a smaller batch, chunked attention): one allocation may not pass the device's limit (4 GB where it is 32-bit) however much is free; UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 lets newer drivers pass 4 GB"}},
 	{.name = NULL},
 };

@@ -108,14 +108,19 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	/* the trial run comes before the cache that the share is for */
 	if (l == OOM_LEVER_ROOM && c->part == OOM_PART_WARMUP)
 		return true;
-	/* a model that moves is no batch */
+	/* the host's memory is the same memory */
+	if (l == OOM_LEVER_OFFLOAD && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
+		return true;
+	/* a model that moves is no batch, and a batch no model */
+	if (c->part == OOM_PART_INPUT && (l == OOM_LEVER_LOAD || l == OOM_LEVER_QUANT || l == OOM_LEVER_OFFLOAD))
+		return true;
 	if (l == OOM_LEVER_PLACE && c->part == OOM_PART_WEIGHTS)
 		return true;
 	/* images of one size have no longest */
 	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l))
 		return true;
 	/* who has no vocabulary has no logits to speak of */
-	return (l == OOM_LEVER_LOGITS && !oom_lever_own(c, OOM_LEVER_LOGITS)) ||
+	return (l == OOM_LEVER_LOGITS && (!oom_lever_own(c, OOM_LEVER_LOGITS) || (!c->language && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE)))) ||
 	       /* frames show what ran, and it was no decoder of images */
 	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER) && c->part != OOM_PART_IMAGE);
 }

@@ -3,6 +3,9 @@
  *
  * Words: PyTorch (nn/functional.py, autograd, distributed/fsdp), transformers (modeling files, cache_utils.py),
  * vLLM, verl, Megatron-LM's cross entropy, ggml (ggml-alloc.c, llama-kv-cache.cpp). */
+#include <ctype.h>
+#include <string.h>
+
 #include "tables.h"
 
 static const struct oom_part parts[OOM_PARTS] = {
@@ -28,6 +31,8 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_EDGES] = {"a graph's messages: one row for every edge", OOM_LEVER_EDGES, OOM_LEVER_EDGES},
 	[OOM_PART_RAYS] = {"rays of a rendered image, with all the samples on them", OOM_LEVER_RAYS, OOM_LEVER_RAYS},
 	[OOM_PART_JOINED] = {"outputs of many batches or pieces, joined on the card", 0, OOM_LEVER_EVAL},
+	[OOM_PART_POINTS] = {"points or voxels of a cloud, of which every sample has as many as its scene", OOM_LEVER_POINTS, OOM_LEVER_POINTS},
+	[OOM_PART_INPUT] = {"an input, not weights", OOM_LEVER_BATCH, OOM_LEVER_CONTEXT},
 	[OOM_PART_MAPS] = {"a convolution: its maps are as large as the image, one for every channel", 0, OOM_LEVER_MAPS},
 	[OOM_PART_IMAGE] = {"the decoder of latents: images or video at full size", 0, OOM_LEVER_TILE},
 };
@@ -176,6 +181,16 @@ static const struct {
 	{"batchify_rays", OOM_PART_RAYS},
 	{"raymarching", OOM_PART_RAYS},
 	{"rays_o", OOM_PART_RAYS},
+	/* sparse convolutions, and layers of point clouds */
+	{"MinkowskiEngine", OOM_PART_POINTS},
+	{"spconv/", OOM_PART_POINTS},
+	{"torchsparse", OOM_PART_POINTS},
+	{"torch_points3d", OOM_PART_POINTS},
+	{"pointnet2", OOM_PART_POINTS},
+	{"pointops", OOM_PART_POINTS},
+	{"point_cloud", OOM_PART_POINTS},
+	{"geotransformer", OOM_PART_POINTS},
+	{"superpoint_", OOM_PART_POINTS},
 	/* whichever decoder of its own a node or pipeline calls */
 	{"vae.decode(", OOM_PART_IMAGE},
 	{"vae_decode(", OOM_PART_IMAGE},
@@ -270,6 +285,25 @@ static bool samples(const char *begin, const char *end)
 	return any(begin, end, marks);
 }
 
+/* "self.images.to(device)", "batch.cuda()": what moves is named as what models are given. */
+static bool moves_input(const char *begin, const char *end)
+{
+	static const char *const calls[] = {".to(", ".cuda("}, *const names[] = {"input", "inputs", "batch", "data", "image", "images", "img", "imgs", "x", "points", "frames",
+	    "video", "target", "targets", "label", "labels", "sample", "samples", "audio", "waveform", "pixel_values", "features", "voxels", "coords"};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, calls[i])); p++) {
+			const char *q = p;
+
+			while (q > begin && (isalnum((unsigned char)q[-1]) || q[-1] == '_'))
+				q--;
+			for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
+				if (strlen(names[k]) == (size_t)(p - q) && !memcmp(names[k], q, (size_t)(p - q)))
+					return true;
+		}
+	return false;
+}
+
 void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	/* who exports a model for another runtime */
@@ -305,10 +339,15 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 			c->part = find(innermost(line, stop), stop, false, tried);
 		else if (c->part == OOM_PART_UNKNOWN && (c->traceback || line > begin))
 			c->part = find(innermost(begin, line), line, false, tried);
+		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_TO_DEVICE && moves_input(innermost(begin, line), line))
+			c->part = OOM_PART_INPUT;
 		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INIT && captures(begin, line))
 			c->part = OOM_PART_GRAPHS;
 		if (c->part == OOM_PART_UNKNOWN && samples(begin, end))
 			c->part = OOM_PART_SAMPLER;
+	} else if (oom_runtime_is(c, OOM_RUNTIME_GRAPH) && c->traceback && oom_text_find(begin, line, "batch_outputs, concat")) {
+		/* Keras joins what predict() gives */
+		c->part = OOM_PART_JOINED;
 	} else if (*c->largest) {
 		c->part = find(c->largest, c->largest + strlen(c->largest), false, tried);
 	}

@@ -93,6 +93,9 @@ static bool innermost_is(const struct oom_span *s, const char *name)
 	const char *p = oom_text_last(s->from, s->to, "File \""), *stop = p ? oom_line_end(p, s->to) : NULL;
 
 	p = p ? oom_text_find(p, stop, ", in ") : NULL;
+	/* the line's end is one of the name's */
+	if (stop && stop < s->to)
+		stop++;
 	return p && stop - p >= 5 + (ptrdiff_t)strlen(name) && !memcmp(p + 5, name, strlen(name));
 }
 
@@ -300,6 +303,17 @@ static void around_frames(struct oom_crash *c, const char *begin, const char *at
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
 }
 
+/* A graph's node is of a forward pass; whose, the frames or the command say. */
+static void around_node(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	struct oom_crash said = *c;
+
+	said.phase = OOM_CRASH_UNKNOWN;
+	if (c->phase == OOM_CRASH_FORWARD && (by_frames(&said, begin, at, end) || oom_phase_by_command(&said, begin, end) || oom_phase_by_script(&said, begin, end)) &&
+	    (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL))
+		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
+}
+
 static void decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *line = at, *stop = oom_line_end(at, end);
@@ -319,8 +333,11 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 		stop = end - stop > 200 ? stop + 200 : end;
 	if ((oom_phase_by_word(c, oom_phase_of_line, line, stop, 0.85) && c->phase != OOM_CRASH_UNKNOWN) || by_requester(c, begin, line, end) || by_node(c, stop, end) ||
 	    (oom_runtime_is(c, OOM_RUNTIME_GRAPH) && !oom_text_find(line, end, "xla_run}}") &&
-	     oom_phase_by_word(c, oom_phase_of_line, line, end, 0.8)))
+	     oom_phase_by_word(c, oom_phase_of_line, line, end, 0.8))) {
+		if (oom_runtime_is(c, OOM_RUNTIME_GRAPH))
+			around_node(c, begin, at, end);
 		return;
+	}
 	if (ends_traceback(c) && by_frames(c, begin, at, end)) {
 		around_frames(c, begin, at, end);
 		return;

@@ -211,6 +211,8 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"ollama", OOM_CRASH_INFERENCE},
 	{"ComfyUI", OOM_CRASH_INFERENCE},
 	{"Saving model checkpoint", OOM_CRASH_SAVE},
+	/* the Trainer's last line: what comes behind it saves the model as a rule */
+	{"'train_runtime'", OOM_CRASH_SAVE},
 	{"Saving checkpoint", OOM_CRASH_SAVE},
 	{"***** Running training", OOM_CRASH_TRAIN_STEP},
 	{"skipping update", OOM_CRASH_TRAIN_STEP},

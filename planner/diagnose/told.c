@@ -7,12 +7,12 @@
 
 #include "tables.h"
 
-enum { FLAG = -1, OFF = -2, HALF = -3 };
+enum { FLAG = -1, OFF = -2, HALF = -3, WHOLE = -4 };
 /* In names "-" and "_" are the same. */
 static const struct {
 	const char *name;
 	const char *as;         /* what it is called in the words; NULL: the same */
-	double least;           /* no less than this; FLAG: it has no number; OFF: it is told by "false"; HALF: by a type of 16 bits */
+	double least;           /* no less than this; FLAG: it has no number; OFF: it is told by "false"; HALF: by a type of 16 bits; WHOLE: of 32 */
 	enum oom_told_about about;
 } rows[] = {
 	/* shares of the card */
@@ -124,6 +124,8 @@ static const struct {
 	{"torch_dtype", NULL, HALF, 0},
 	{"torch_dtype", "dtype", HALF, 0},
 	{"dtype", NULL, HALF, 0},
+	{"dtype", "whole_dtype", WHOLE, 0},
+	{"torch_dtype", "whole_dtype", WHOLE, 0},
 	{"use_mmap", NULL, FLAG, 0},
 	{"highvram", NULL, FLAG, 0},
 	{"gpu_only", NULL, FLAG, 0},
@@ -185,6 +187,10 @@ static void note(struct oom_crash *c, size_t row, const char *spelled, size_t n,
 	double v = 0;
 
 	if (c->n_told == OOM_CRASH_TOLD || is_known(c, row) || (least == HALF && !strstr(value, "16")))
+		return;
+	/* an option or an argument of a loader, no tensor's type */
+	if (least == WHOLE && ((*spelled != '-' && strcmp(rows[row].name, "torch_dtype")) ||
+	    (strcmp(value, "float") && !strstr(value, "float32") && !strstr(value, "fp32"))))
 		return;
 	if (least >= 0 && (!number_of(value, &v) || v < 0 || v > 1e7))
 		return;
@@ -257,6 +263,7 @@ static const struct {
 	{"gpu_only", "without --gpu-only: text encoders and decoders lie on the card as well", false},
 	{"use_ema", "without --use_ema: the averaged copy of all weights lies on the card as well", false},
 	{"no_half", "without --no-half: weights in 32 bits are twice as large", false},
+	{"whole_dtype", "weights in 16 bits (dtype half or bfloat16): those of 32 bits, which this run was told to take, are twice as large", false},
 	{"disable_gradient_checkpointing", "without disable_gradient_checkpointing: activations of all layers are kept", false},
 	{"no_mmap", "without --no-mmap: the file is then mapped, not copied", true},
 	{"disable_mmap", "without --disable-mmap: the file is then mapped, not copied", true},

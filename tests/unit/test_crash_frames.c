@@ -51,6 +51,12 @@ static const struct {
 	{"ggml-opencl.cpp's guess below an error of OpenCL, KoboldCpp's banner (LostRuins/koboldcpp#255)",
 	 "Welcome to KoboldCpp - Version 1.54\nggml_opencl: clCreateBuffer(ctx, flags, n, NULL, &err) error -4 at ggml-opencl.cpp:2210\n"
 	 "You may be out of VRAM. Please check if you have enough.\n", OOM_CRASH_UNKNOWN, "koboldcpp", NULL, "--contextsize", "-ngl"},
+	{"a graph's node below a predict()", "Traceback (most recent call last):\n" AT("show.py", "detect", "self.keras_model.predict(x)") AT("/v/keras/engine/training.py", "predict", "steps=n)")
+	 "ResourceExhaustedError: OOM when allocating tensor with shape[1,64,512,512] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
+	 "\t [[Node: conv1/convolution = Conv2D[T=DT_FLOAT]]]\n", OOM_CRASH_INFERENCE, "keras", NULL, "predict()", "fit()"},
+	{"a model that is made, where a page took the underscores", "Traceback (most recent call last):\nFile \"faster_whisper\\transcribe.py\", line 125, in init\n"
+	 "RuntimeError: CUDA failed with error out of memory\n", OOM_CRASH_LOAD, "whisper", NULL, "int8", NULL},
+	{"a training that ended saves", "{'loss': 0.61, 'epoch': 1.0}\n{'train_runtime': 2332.5, 'train_loss': 0.628, 'epoch': 1.0}\nKilled\n", OOM_CRASH_SAVE, "", NULL, NULL, NULL},
 	{"Fooocus beside the webui whose parts it has", "  File \"/x/Fooocus/modules/async_worker.py\", line 9, in handler\n"
 	 TRACE AT("/x/Fooocus/ldm_patched/modules/model_management.py", "load_model_gpu", "self.model_load(w)") CUDA("0.30", "0.01", "31.40", "31.10", "0.02"),
 	 OOM_CRASH_LOAD, "fooocus", NULL, "--always-low-vram", "--medvram"},
@@ -257,6 +263,27 @@ static void test_besides(void **state)
 		 NULL, "500000, is as a rule a count", NULL},
 		{"results are kept where transcription ends in the host's memory", "python transcribe_speech.py dataset_manifest=a.json\nTranscribing:  64%|###   | 845/1320 [12:01<06:44,  1.17it/s]\n"
 										    "Detected 1 oom-kill event(s) in StepId=7.0 cgroup.\n", "transcribe_generator()", NULL, NULL},
+		{"weights that were told to be of 32 bits", "python -m vllm.entrypoints.openai.api_server --model a/B-7B --dtype=float --max-model-len 800\n" CUDA("0.50", "0.01", "21.40", "21.30", "0.02"),
+		 "weights in 16 bits", NULL, NULL},
+		{"a tensor's type is no such option", ">>> a = torch.zeros([900,900,900], dtype=torch.float32, device='cuda')\n" TRACE AT("<stdin>", "<module>", "")
+		 CUDA("2.72", "0.50", "30.40", "30.00", "0.02"), NULL, NULL, "told to take"},
+		{"layers of clouds of points", TRACE AT("reg.py", "train_epoch", "f = net(cloud)") AT("/v/site-packages/MinkowskiEngine/MinkowskiConvolution.py", "forward", "out = self.conv.apply(")
+		 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "coarser voxels", "asked for by points", NULL},
+		{"an input that is moved is no weights", TRACE AT("feed.py", "set_input", "self.images = images.to(device)") CUDA("2.00", "0.50", "30.40", "20.00", "0.20"),
+		 "smaller images", "asked for by an input", "quantised"},
+		{"predict() joins what it gives", "Traceback (most recent call last):\n" AT("/v/keras/engine/training.py", "predict", "all_outputs = map_up_to(batch_outputs, concat, outputs)")
+		 "ResourceExhaustedError: OOM when allocating tensor with shape[900,64,512,2] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:ConcatV2]\n",
+		 "predict_on_batch", "outputs of many batches", NULL},
+		{"fairseq generates in words of its own", TRACE AT("/v/site-packages/fairseq_cli/generate.py", "main", "h = task.inference_step(g, m, s)") AT("/v/site-packages/fairseq/g.py", "generate", "x = y")
+		 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "--beam", NULL, "quantised"},
+		{"OneTrainer saves alone", "Traceback (most recent call last):\n" AT("C:\\OneTrainer\\modules\\modelSaver\\X.py", "__save_safetensors", "save_file(d, to)") "MemoryError\n",
+		 "Output Data Type", NULL, "ZeRO"},
+		{"the host's memory is the Mac's GPU's", "got prompt ComfyUI\nRuntimeError: MPS backend out of memory (MPS allocated: 9.57 GiB, other allocations: 17.35 GiB, max allowed: 27.20 GiB). Tried to allocate "
+						       "300.00 MiB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).\n",
+		 "PYTORCH_MPS_HIGH", NULL, "--lowvram"},
+		{"many times an APU's share is too much for any", "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 150.00 GiB. GPU 0 has a total capacity of 54.84 GiB of which 33.76 GiB is free. Of the "
+							      "allocated memory 19.69 GiB is allocated by PyTorch, and 971.84 MiB is reserved by PyTorch but unallocated.\n",
+		 "make that one tensor smaller", NULL, NULL},
 		{"a sum of graphs may be what fills it", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y)") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
 		 "loss.item()", "the line that led to it", NULL},
 		{"a sum of numbers is not", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y).item()") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
