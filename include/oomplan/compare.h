@@ -28,8 +28,11 @@ struct oom_comparison {
 	char scope[64], row[64], kind[40], formula[160], numbers[120];
 	size_t also;                    /* the number of other rows of the same size */
 	/* if no row matches and the request is larger than the widest row that grows with the tokens: the
-	 * tokens per batch with which it would be that row; otherwise 0 */
+	 * tokens per batch with which it would be that row; if it is smaller, and the code says that it was
+	 * for logits or attention's scores, those with which it would be the widest row of them; otherwise 0 */
 	uint64_t implied_tokens;
+	/* with the next narrower row of that kind; 0: there is none that would be large enough */
+	uint64_t implied_or;
 	/* weights and buffers alone are larger than the card, so no batch fits */
 	bool weights_alone;
 	uint64_t weights_bytes;

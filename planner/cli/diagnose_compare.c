@@ -17,6 +17,22 @@ static void shape_text(const struct oom_comparison *m)
 	printf("    a batch of %" PRIu64 " x %" PRIu64 " tokens x %s of %s per token\n", b, s, rest + 3, m->kind);
 }
 
+/* Tokens of one sequence, as near as the message's two decimals say. */
+static uint64_t each(const struct oom_comparison *m, uint64_t tokens)
+{
+	return (tokens + (uint64_t)m->asked.plan.micro_batch / 2) / (uint64_t)m->asked.plan.micro_batch;
+}
+
+static void implied_text(const struct oom_comparison *m, const char *tried)
+{
+	printf("  no row of this plan has the size of the request (%s); as %s%s%s (%s, %s) it would be that of "
+	       "%" PRIu64 " tokens: a micro-batch of %" PRId64 " padded to %" PRIu64 ", not the %" PRId64 " given\n",
+	       tried, m->scope, *m->scope ? " " : "", m->row, m->kind, m->formula, m->implied_tokens, m->asked.plan.micro_batch,
+	       each(m, m->implied_tokens), m->asked.plan.seq_len);
+	if (m->implied_or)
+		printf("    as the next narrower of them that of %" PRIu64 " tokens: padded to %" PRIu64 "\n", m->implied_or, each(m, m->implied_or));
+}
+
 static void request_text(const struct oom_crash *c, const struct oom_comparison *m)
 {
 	const char *tried = oom_gib(c->bytes[OOM_CRASH_TRIED]);
@@ -25,12 +41,7 @@ static void request_text(const struct oom_crash *c, const struct oom_comparison 
 		printf("  the request of %s is the allocator's own step: any tensor of %s\n", tried,
 		       c->bytes[OOM_CRASH_TRIED] == 2 << 20 ? "up to 1 MiB" : "1 to 10 MiB");
 	else if (m->implied_tokens)
-		printf("  no row of this plan has the size of the request (%s); as %s%s%s (%s, %s) it would be that of "
-		       "%" PRIu64 " tokens: a micro-batch of %" PRId64 " padded to %" PRIu64 ", not the %" PRId64 " given\n",
-		       tried, m->scope, *m->scope ? " " : "", m->row, m->kind, m->formula, m->implied_tokens,
-		       m->asked.plan.micro_batch,
-		       (m->implied_tokens + (uint64_t)m->asked.plan.micro_batch - 1) / (uint64_t)m->asked.plan.micro_batch,
-		       m->asked.plan.seq_len);
+		implied_text(m, tried);
 	else if (!m->matched)
 		printf("  no row of this plan has the size of the request (%s): other knobs, or "
 		       "another batch\n",
@@ -117,10 +128,10 @@ void oom_compare_text(const struct oom_job *job, const struct oom_target *t,
 		       oom_gib(m->capacity_bytes));
 	else if (m->searched) {
 		/* the change that fits the batch as it was planned need not fit the one that died */
-		if (m->implied_tokens)
+		if (m->implied_tokens > (uint64_t)m->asked.plan.micro_batch * (uint64_t)m->asked.plan.seq_len)
 			printf("  what follows is for the %" PRId64 " tokens given: --seq-len=%" PRIu64 " asks for the batch that died\n",
 			       m->asked.plan.seq_len,
-			       (m->implied_tokens + (uint64_t)m->asked.plan.micro_batch - 1) / (uint64_t)m->asked.plan.micro_batch);
+			       each(m, m->implied_tokens));
 		oom_report_search(t, &m->asked.plan, &m->search);
 	}
 	if (m->capacity_bytes && m->searched && !m->asked.fits_gpu && m->search.found)
@@ -194,6 +205,10 @@ void oom_compare_json(struct oom_json *j, const struct oom_comparison *m, const 
 		oom_json_uint(j, "implied_tokens", m->implied_tokens);
 	else
 		oom_json_null(j, "implied_tokens");
+	if (m->implied_or)
+		oom_json_uint(j, "implied_tokens_narrower", m->implied_or);
+	else
+		oom_json_null(j, "implied_tokens_narrower");
 	if (m->capacity_bytes)
 		oom_json_bool(j, "fits", m->asked.fits_gpu);
 	else

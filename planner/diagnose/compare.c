@@ -2,6 +2,7 @@
  * would have fitted. */
 #include "oomplan/compare.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -126,6 +127,58 @@ static void find_tokens(struct oom_evaluator *ev, const struct oom_model *model,
 	snprintf(out->formula, sizeof(out->formula), "%s", w.row.formula);
 }
 
+/* ---- a shorter batch ---- */
+
+/* Rows of one kind that are no smaller than the request: the widest of them, and the next that is narrower. */
+struct kind_of_row {
+	const char *of;         /* what their formula has */
+	uint64_t least, next;
+	struct widest w;
+};
+
+static void widen_kind(void *ctx, const struct oom_ledger_row *r)
+{
+	struct kind_of_row *k = ctx;
+
+	if (strncmp(r->formula, "b * s * ", 8) || !strstr(r->formula, k->of) || r->bytes < k->least || r->bytes == k->w.row.bytes)
+		return;
+	if (r->bytes < k->w.row.bytes) {
+		k->next = r->bytes > k->next ? r->bytes : k->next;
+		return;
+	}
+	k->next = k->w.row.bytes;
+	k->w.row = *r;
+	snprintf(k->w.scope, sizeof(k->w.scope), "%s", r->scope);
+	snprintf(k->w.name, sizeof(k->w.name), "%s", r->name);
+	snprintf(k->w.kind, sizeof(k->w.kind), "%s", r->kind);
+}
+
+static uint64_t tokens_of(uint64_t tried, uint64_t row, const struct oom_plan *p, bool squared)
+{
+	const double share = (double)tried / (double)row;
+
+	return (uint64_t)((squared ? sqrt(share) : share) * (double)p->micro_batch * (double)p->seq_len + 0.5);
+}
+
+/* A batch padded to its own longest has fewer tokens than the plan's.  Any row is large enough then: only where the
+ * code says which it was. */
+static void find_fewer(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_crash *c, struct oom_comparison *out)
+{
+	const struct oom_plan *const p = &out->asked.plan;
+	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
+	const bool scores = c->part == OOM_PART_SCORES;
+	struct kind_of_row k = {.of = scores ? " s * n_heads" : "vocab_size", .least = tried};
+
+	if (p->seq_len <= 0 || tried < 16 * MIB || (!scores && c->part != OOM_PART_LOGITS) || oom_ledger_each(ev, model, p, widen_kind, &k, NULL) || !k.w.row.bytes)
+		return;
+	out->implied_tokens = tokens_of(tried, k.w.row.bytes, p, scores);
+	out->implied_or = k.next ? tokens_of(tried, k.next, p, scores) : 0;
+	snprintf(out->scope, sizeof(out->scope), "%s", k.w.scope);
+	snprintf(out->row, sizeof(out->row), "%s", k.w.name);
+	snprintf(out->kind, sizeof(out->kind), "%s", k.w.kind);
+	snprintf(out->formula, sizeof(out->formula), "%s", k.w.row.formula);
+}
+
 /* ---- the phase ---- */
 
 static void phase_of(const struct oom_crash *c, struct oom_comparison *out)
@@ -177,6 +230,8 @@ static enum oom_status compare(struct oom_evaluator *ev, struct oom_question *q,
 		find_request(ev, q->model, c, out);
 	if (c->known[OOM_CRASH_TRIED] && !out->step_only && !out->matched)
 		find_tokens(ev, q->model, c, out);
+	if (c->known[OOM_CRASH_TRIED] && !out->step_only && !out->matched && !out->implied_tokens)
+		find_fewer(ev, q->model, c, out);
 	out->weights_bytes = out->asked.eval.bucket[OOM_BUCKET_PARAMS] + out->asked.eval.bucket[OOM_BUCKET_BUFFERS];
 	out->weights_alone = out->capacity_bytes && out->weights_bytes > out->capacity_bytes;
 	/* what a training could change is no answer to a server, a loader or a test */
