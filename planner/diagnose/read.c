@@ -262,6 +262,23 @@ bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
 	return any;
 }
 
+/* Logs are rotated and snapshots are packed: what a file is whose first bytes are of no text. */
+static const char *packed(const char *head, size_t n)
+{
+	static const struct {
+		const char *magic, *what;
+	} rows[] = {{"\x1f\x8b", "compressed by gzip (zcat FILE | oomplan diagnose)"},
+		    {"\x28\xb5\x2f\xfd", "compressed by zstd (zstdcat FILE | oomplan diagnose)"},
+		    {"\xfd" "7zXZ", "compressed by xz (xzcat FILE | oomplan diagnose)"},
+		    {"BZh", "compressed by bzip2 (bzcat FILE | oomplan diagnose)"},
+		    {"PK\x03\x04", "a zip archive, as torch.save writes: snapshots are read as torch.cuda.memory._dump_snapshot writes them"}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (n >= strlen(rows[i].magic) && !memcmp(head, rows[i].magic, strlen(rows[i].magic)))
+			return rows[i].what;
+	return NULL;
+}
+
 static enum oom_status stream(FILE *f, struct oom_scan *s, struct oom_error *err)
 {
 	char *buf = malloc(BLOCK + OOM_SCAN_BEFORE + OOM_SCAN_AFTER);
@@ -275,6 +292,8 @@ static enum oom_status stream(FILE *f, struct oom_scan *s, struct oom_error *err
 		const size_t got = fread(buf + len, 1, (size_t)(BLOCK + OOM_SCAN_BEFORE + OOM_SCAN_AFTER) - len, f);
 		size_t to, keep;
 
+		if (!s->line && !len)
+			s->packed = packed(buf, got);
 		len += got;
 		eof = got == 0;
 		to = eof ? len : len > OOM_SCAN_AFTER ? len - OOM_SCAN_AFTER : 0;
@@ -325,8 +344,7 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 	oom_input_close(f);
 	log->lines = s.line;
 	if (!finish(&s) && !st)
-		st = oom_error_set(err, OOM_ERR_UNKNOWN, "%s: nothing in it speaks of memory",
-				   path);
+		st = oom_error_set(err, OOM_ERR_UNKNOWN, "%s: %s", path, s.packed ? s.packed : "nothing in it speaks of memory");
 	oom_locale_leave(locale);
 	free(s.window);
 	return st;

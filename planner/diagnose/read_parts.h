@@ -38,6 +38,7 @@ struct oom_scan {
 	uint64_t line;
 	uint64_t ranks;                 /* a bit each, modulo 64 */
 	struct oom_trigger_index index;
+	const char *packed;             /* what the file is, if its first bytes are of no text; NULL: a text */
 };
 
 /* "[rank3]: ..." at the beginning of at's line; -1: none. */
