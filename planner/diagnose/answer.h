@@ -10,8 +10,14 @@
 /* What a program does when its forward pass runs. */
 enum oom_activity {
 	OOM_ACTIVITY_EITHER, OOM_ACTIVITY_TRAINS, OOM_ACTIVITY_INFERS, OOM_ACTIVITY_SERVES,
-	OOM_ACTIVITY_TESTS, OOM_ACTIVITIES
+	/* either, as others call it: it trains with its own trainer, or in a loop of theirs */
+	OOM_ACTIVITY_TESTS, OOM_ACTIVITY_LIBRARY, OOM_ACTIVITIES
 };
+
+static inline bool oom_does_either(enum oom_activity a)
+{
+	return a == OOM_ACTIVITY_EITHER || a == OOM_ACTIVITY_LIBRARY;
+}
 
 enum { OOM_PROGRAM_MARKS = 14, OOM_PROGRAM_BASES = 4 };
 struct oom_program {

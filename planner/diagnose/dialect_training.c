@@ -74,7 +74,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(RESTART) = "restart the notebook's kernel and load only this: models and batches of earlier cells stay on the card (del, gc.collect(), torch.cuda.empty_cache() free what no"
 		       " variable and no shown traceback holds)",
 	  L(MAPS) = "a smaller image or volume, or pieces of it, or fewer at once",
-	  L(PAIRS) = "compare in pieces (a loop over chunks of one of the two sets), or on the CPU; fewer boxes, points or samples at once",
+	  L(PAIRS) = "compare in pieces (a loop over chunks of one of the two sets), or on the CPU; fewer boxes, points or samples at once, smaller images where it is pixels",
 	  L(EDGES) = "a part of the graph at a time: sampled neighbours or clusters in place of all of it, or an adjacency in sparse form (messages of all edges are not made then); "
 		     "fewer hidden channels or heads",
 	  L(KERNEL) = "smaller blocks or num_stages of the kernel: it wants more on-chip memory than a core has"}},

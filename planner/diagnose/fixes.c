@@ -213,7 +213,8 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 		add(c, a, "", OOM_LEVER_LONGEST);
 	if (of_memory && engine)
 		add(c, a, "", OOM_LEVER_ROOM);
-	if (cause == OOM_CAUSE_HOST_RAM && big_array(c))
+	/* an engine's states are no array that anybody meant smaller */
+	if (cause == OOM_CAUSE_HOST_RAM && big_array(c) && !(c->phase == OOM_CRASH_INIT && oom_lever_own(c, OOM_LEVER_HOST)))
 		add(c, a, "", OOM_LEVER_ARRAY);
 	/* a limit that somebody set: of the host's memory, or of a pool */
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)

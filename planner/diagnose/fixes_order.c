@@ -156,6 +156,17 @@ static bool fills_alone(const struct oom_crash *c)
 	       !oom_alone_too_large(c) && oom_runtime_is(c, OOM_RUNTIME_CARD);
 }
 
+/* More is held than the share that the server was given: it is not the cache, which fits into what the weights leave. */
+static bool beyond_share(const struct oom_crash *c)
+{
+	static const char *const shares[] = {"gpu_memory_utilization", "mem_fraction_static"};
+	double share = 0;
+
+	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]) && share <= 0; i++)
+		share = oom_told(c, shares[i]);
+	return share > 0 && c->known[OOM_CRASH_TOTAL] && (double)c->bytes[OOM_CRASH_ALLOCATED] > 1.1 * share * (double)c->bytes[OOM_CRASH_TOTAL];
+}
+
 const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work,
 				   enum oom_cause cause)
 {
@@ -169,6 +180,8 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 		return of_sums;
 	if (cause == OOM_CAUSE_UNKNOWN && oom_plenty(c))
 		return of_refusals;
+	if (short_of && beyond_share(c))
+		return of_weights;
 	if (short_of && c->part == OOM_PART_TRACE)
 		return of_traces;
 	if (short_of && c->part == OOM_PART_RESTORED)

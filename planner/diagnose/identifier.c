@@ -130,6 +130,9 @@ enum oom_crash_phase oom_identifier_phase(const char *name, const char *end)
 	char words[MOST_WORDS][WORD];
 	const size_t n = first_words_of(name, end, words);
 
+	/* a training's, over its validation set */
+	if (among(words, n, "~predict") && among(words, n, "epoch"))
+		return OOM_CRASH_EVAL;
 	for (size_t i = 0; i < sizeof(senses) / sizeof(senses[0]); i++)
 		if (among(words, n, senses[i].word) &&
 		    !(senses[i].not_with && any_among(words, n, senses[i].not_with)))

@@ -10,7 +10,10 @@
 /* Where Python and its packages lie; paths are written with "/" (traceback.c). */
 static bool is_installed(const char *from, const char *to)
 {
-	static const char *const places[] = {"site-packages", "dist-packages", "/lib/python", "/Lib/", "<frozen", "<string>", "<timed exec>", "/runpy.py", "importlib", ".exe/", "/bin/"};
+	static const char *const places[] = {"site-packages", "dist-packages", "/lib/python", "/Lib/", "<frozen", "<string>", "<timed exec>", "/runpy.py", "importlib", ".exe/", "/bin/", ".pyx",
+	    /* packages whose place a page cut off */
+	    "/transformers/models", "/transformers/trainer", "/transformers/modeling", "/transformers/generation", "/peft/tuners", "/peft/peft_model", "/accelerate/hooks",
+	    "/accelerate/utils", "/deepspeed/runtime", "/torch/nn", "/torch/utils", "/torch/_", "/torch/autograd", "/diffusers/pipelines", "/diffusers/models"};
 
 	for (size_t i = 0; i < COUNT(places); i++)
 		if (oom_text_find(from, to, places[i]))

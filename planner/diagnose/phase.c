@@ -367,10 +367,24 @@ static bool differentiates(const struct oom_crash *c, const char *begin, const c
 	for (size_t i = 0; oom_runtime_is(c, OOM_RUNTIME_GRAPH) && i < COUNT(graph); i++)
 		if (oom_text_find(begin, end, graph[i]))
 			return true;
-	for (size_t i = 0; does == OOM_ACTIVITY_EITHER && i < COUNT(launchers); i++)
+	for (size_t i = 0; oom_does_either(does) && i < COUNT(launchers); i++)
 		if (oom_text_find(begin, end, launchers[i]))
 			return c->phase != OOM_CRASH_INFERENCE && c->phase != OOM_CRASH_EVAL;
 	return false;
+}
+
+/* A cell, or lines around the one that failed: the loop is over what is trained on, and over nothing else. */
+static bool loops_over_training(const char *begin, const char *at)
+{
+	static const char *const trained[] = {"train_dataloader", "train_loader", "trainloader", "training_loader"},
+				 *const others[] = {"eval_dataloader", "val_dataloader", "valid_dataloader", "test_dataloader", "val_loader", "valid_loader", "test_loader", "testloader", "no_grad"};
+	bool any = false;
+
+	for (size_t i = 0; i < COUNT(trained) && !any; i++)
+		any = oom_text_find(begin, at, trained[i]) != NULL;
+	for (size_t i = 0; i < COUNT(others) && any; i++)
+		any = !oom_text_find(begin, at, others[i]);
+	return any;
 }
 
 /* What else in the text speaks of a training: a loop around the forward pass, a loss behind it, a progress bar, the
@@ -378,7 +392,7 @@ static bool differentiates(const struct oom_crash *c, const char *begin, const c
 static bool trains(const struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	static const char *const losses[] = {"cross_entropy", "criterion(", "loss_fn", "compute_loss", "nn/modules/loss.py",
-					     "/losses/", "/loss.py", "loss_func", "checkpoint.py", "/assigners/", "_assigner.py", "/matcher.py", "in build_targets",
+					     "/losses/", "/loss.py", "loss_func",  "checkpoint.py", "/assigners/", "_assigner.py", "/matcher.py", "in build_targets",
 					     "in get_targets"};
 	char buf[32 << 10];
 	struct oom_span s;
@@ -386,7 +400,7 @@ static bool trains(const struct oom_crash *c, const char *begin, const char *at,
 
 	/* ranks of a program that nobody made to serve */
 	if (oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS || differentiates(c, begin, end) ||
-	    (c->rank >= 0 && c->phase == OOM_CRASH_FORWARD && oom_program_of(c)->activity == OOM_ACTIVITY_EITHER))
+	    (c->rank >= 0 && c->phase == OOM_CRASH_FORWARD && oom_does_either(oom_program_of(c)->activity)))
 		return true;
 	if (ends_traceback(c) && oom_traceback(begin, at, end, &s)) {
 		s = oom_traceback_executed(&s, buf, sizeof(buf));
@@ -399,6 +413,8 @@ static bool trains(const struct oom_crash *c, const char *begin, const char *at,
 				return true;
 	}
 	if (oom_phase_by_nearest(&said, begin, at, end) && said.phase == OOM_CRASH_TRAIN_STEP)
+		return true;
+	if (c->phase == OOM_CRASH_FORWARD && loops_over_training(begin, at))
 		return true;
 	return oom_phase_script_trains(c, begin, end);
 }

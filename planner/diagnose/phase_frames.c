@@ -19,6 +19,8 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"::test_", OOM_CRASH_TEST},
 	{"/test/test_", OOM_CRASH_TEST},
 	{"_pytest/", OOM_CRASH_TEST},
+	/* gradients of what is explained, not of a loss */
+	{"captum/", OOM_CRASH_INFERENCE},
 	/* a model traced for another runtime */
 	{"torch/onnx/", OOM_CRASH_COMPILE},
 	{"torch.onnx.export(", OOM_CRASH_COMPILE},
@@ -216,6 +218,8 @@ const struct oom_phase_rule oom_phase_of_inferring[] = {
 	{"inference.py", OOM_CRASH_INFERENCE},
 	{"infer.py", OOM_CRASH_INFERENCE},
 	{"demo.py", OOM_CRASH_INFERENCE},
+	{"/demo_", OOM_CRASH_INFERENCE},
+	{"\"demo_", OOM_CRASH_INFERENCE},
 	{"generate.py", OOM_CRASH_INFERENCE},
 	{"sample.py", OOM_CRASH_INFERENCE},
 	{"chat.py", OOM_CRASH_INFERENCE},

@@ -121,6 +121,9 @@ bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *
 		const char *name;
 
 		from = oom_line_begin(begin, stop);
+		/* a compiled library's own, which says nothing of the program */
+		if (oom_text_find(from, stop, ".pyx\""))
+			continue;
 		name = function_of(from, stop);
 		if (!name && innermost && (name = called_in(from, stop)) != NULL) {
 			innermost = false;

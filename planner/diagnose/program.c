@@ -53,6 +53,7 @@ static const struct oom_program programs[] = {
 	{"kohya", "the diffusion training script", OOM_ACTIVITY_TRAINS, "diffusers-train",
 	 {"sd-scripts", "kohya", "Kohya", "train_network.py", "train_dreambooth", "train_text_to_image",
 	  "ai-toolkit", "dreambooth"}, NULL, {NULL}},
+	{"captum", "the attribution", OOM_ACTIVITY_INFERS, "captum", {"@captum", "@inseq"}, NULL, {NULL}},
 	{"onetrainer", "OneTrainer", OOM_ACTIVITY_TRAINS, "onetrainer", {"OneTrainer", "modules/trainer/GenericTrainer.py", "modules\\trainer\\GenericTrainer.py"}, NULL, {"kohya"}},
 	{"lm-eval", "the evaluation harness", OOM_ACTIVITY_INFERS, "transformers",
 	 {"@lm_eval", "lm_eval", "@lighteval", "@opencompass", "@vlmeval", "VLMEvalKit", "@lmms_eval"}, NULL, {NULL}},
@@ -121,9 +122,9 @@ static const struct oom_program programs[] = {
 	    "ZeRO-3", "ZeRO optimizer"}, NULL, {NULL}},
 	{"megatron-deepspeed", "Megatron-DeepSpeed", OOM_ACTIVITY_TRAINS, "megatron-deepspeed", {"@deepspeed"}, NULL, {"megatron"}},
 	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "torch", {"@colossalai"}, NULL, {NULL}},
-	{"generate", "generation with transformers", OOM_ACTIVITY_EITHER, "transformers",
+	{"generate", "generation with transformers", OOM_ACTIVITY_LIBRARY, "transformers",
 	 {"transformers/generation", "transformers\\generation", "transformers/pipelines", "transformers\\pipelines", "generation/utils.py"}, "trainer", {NULL}},
-	{"transformers", "transformers", OOM_ACTIVITY_EITHER, "transformers",
+	{"transformers", "transformers", OOM_ACTIVITY_LIBRARY, "transformers",
 	 {"transformers/modeling_utils.py", "transformers\\modeling_utils.py", "Loading checkpoint shards", "from_pretrained(", "@transformers"}, "trainer", {NULL}},
 	{"accelerate", "Accelerate", OOM_ACTIVITY_EITHER, "trainer", {"@accelerate", "accelerate launch"}, NULL, {NULL}},
 	{"fsdp", "FSDP", OOM_ACTIVITY_EITHER, "fsdp", {"distributed/fsdp", "FullyShardedDataParallel", "fully_shard"}, NULL, {NULL}},
@@ -143,7 +144,10 @@ const char *oom_program_dialect(const struct oom_crash *c, bool trains)
 {
 	const struct oom_program *const p = oom_program_of(c);
 
-	if (*p->name && p->activity == OOM_ACTIVITY_EITHER && !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST))
+	if (*p->name && oom_does_either(p->activity) && !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST))
+		return oom_runtime_named(c->framework)->as.dialect;
+	/* a loop of one's own around a model of the library has no options of its Trainer's */
+	if (trains && p->activity == OOM_ACTIVITY_LIBRARY && (*c->own_line || c->notebook))
 		return oom_runtime_named(c->framework)->as.dialect;
 	return trains && p->trains_with ? p->trains_with : p->dialect;
 }

@@ -44,7 +44,7 @@ enum oom_crash_work oom_crash_work(const struct oom_crash *c)
 		break;
 	}
 	/* who can draw, and says no word of a training, draws */
-	if (does == OOM_ACTIVITY_EITHER && !c->trains && draws(c))
+	if (oom_does_either(does) && !c->trains && draws(c))
 		return OOM_WORK_INFERENCE;
 	return infers			      ? OOM_WORK_INFERENCE :
 	       does == OOM_ACTIVITY_TESTS     ? OOM_WORK_TESTING :

@@ -57,6 +57,12 @@ static const struct {
 	{"a model that is made, where a page took the underscores", "Traceback (most recent call last):\nFile \"faster_whisper\\transcribe.py\", line 125, in init\n"
 	 "RuntimeError: CUDA failed with error out of memory\n", OOM_CRASH_LOAD, "whisper", NULL, "int8", NULL},
 	{"a training that ended saves", "{'loss': 0.61, 'epoch': 1.0}\n{'train_runtime': 2332.5, 'train_loss': 0.628, 'epoch': 1.0}\nKilled\n", OOM_CRASH_SAVE, "", NULL, NULL, NULL},
+	{"gradients of what is explained", TRACE AT("/v/site-packages/captum/_utils/gradient.py", "compute_gradients", "g = torch.autograd.grad(o, i)")
+	 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_INFERENCE, "captum", NULL, "internal_batch_size", "micro-batch"},
+	{"a compiled library's constructor is nobody's set-up", TRACE AT("look.py", "predict", "y = model(x)") "  File \"cupy/core/core.pyx\", line 150, in cupy.core.core.ndarray.__init__\n"
+	 "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 154880000 bytes (total 7112607232 bytes)\n", OOM_CRASH_INFERENCE, "", NULL, NULL, NULL},
+	{"a demonstration's forward pass", TRACE AT("/w/demo_pair.py", "<module>", "o = model.forward(d)") AT("/w/net.py", "forward", "x = self.mix(x)")
+	 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_INFERENCE, "", NULL, "inference batch", "micro-batch"},
 	{"Fooocus beside the webui whose parts it has", "  File \"/x/Fooocus/modules/async_worker.py\", line 9, in handler\n"
 	 TRACE AT("/x/Fooocus/ldm_patched/modules/model_management.py", "load_model_gpu", "self.model_load(w)") CUDA("0.30", "0.01", "31.40", "31.10", "0.02"),
 	 OOM_CRASH_LOAD, "fooocus", NULL, "--always-low-vram", "--medvram"},
@@ -284,6 +290,19 @@ static void test_besides(void **state)
 		{"many times an APU's share is too much for any", "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 150.00 GiB. GPU 0 has a total capacity of 54.84 GiB of which 33.76 GiB is free. Of the "
 							      "allocated memory 19.69 GiB is allocated by PyTorch, and 971.84 MiB is reserved by PyTorch but unallocated.\n",
 		 "make that one tensor smaller", NULL, NULL},
+		{"a loop of one's own has none of the Trainer's options", "Cell In[4], line 3\n      1 for batch in train_dataloader:\n----> 3     out = model(**batch)\n\nFile "
+		 "/e/lib/python3.10/site-packages/transformers/models/a/modeling_a.py:91, in A.forward(self, x)\n---> 91 h = self.mlp(x)\n\n" CUDA("2.00", "0.50", "30.40", "20.00", "0.20"),
+		 "halve the micro-batch", NULL, "per_device_train"},
+		{"more than its share is held: weights", "vllm serve a/B-32B --gpu-memory-utilization 0.5 --max-model-len 900\n" CUDA("2.00", "0.50", "30.40", "29.00", "0.20"),
+		 "tensor_parallel_size", NULL, "0.5 ->"},
+		{"every pixel against every other", TRACE AT("infer.py", "flow", "f = net(a, b)") AT("core/corr.py", "corr", "c = torch.matmul(p, q)") CUDA("2.00", "0.50", "30.40", "20.00", "0.20"),
+		 "smaller images where it is pixels", "pixels", NULL},
+		{"an engine's states are no array", "[x] [INFO] [utils.py:829:see_memory_usage] Before creating fp16 partitions\nTraceback (most recent call last):\n"
+		 AT("/v/site-packages/deepspeed/runtime/zero/stage3.py", "_create_partitions", "b = defragment(p)")
+		 "RuntimeError: [enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 26976714752 bytes. Error code 12 (Cannot allocate memory)\n",
+		 "offload", NULL, "array's shape"},
+		{"outputs of a validation, stacked", TRACE AT("/w/tab/fit.py", "fit", "self._predict_epoch(n, l)") AT("/w/tab/fit.py", "_predict_epoch", "o = self.stack_batches(a, b)")
+		 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "host", "joined on the card", "micro-batch"},
 		{"a sum of graphs may be what fills it", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y)") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
 		 "loss.item()", "the line that led to it", NULL},
 		{"a sum of numbers is not", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y).item()") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
