@@ -51,36 +51,36 @@ static struct oom_val generated(struct oom_tape *t, const struct oom_arch *a, st
 #define TEXT (1u << OOM_TASK_CAUSAL_LM | 1u << OOM_TASK_IMAGE_TEXT)
 static const struct oom_objective table[] = {
 	[OOM_METHOD_SFT] = {.rows = 1, .source = "transformers trainer.py"},
-	[OOM_METHOD_DPO] = {.rows = 2, .inputs = 3, .no_labels = true, .compares = true,
+	[OOM_METHOD_DPO] = {.loop = OOM_LOOP_TRAINER, .rows = 2, .inputs = 3, .no_labels = true, .compares = true,
 			    .tasks = TEXT,
 			    .source = TRL "dpo_trainer.py", .loss = oom_loss_dpo},
-	[OOM_METHOD_ORPO] = {.rows = 2, .inputs = 2, .no_labels = true,
+	[OOM_METHOD_ORPO] = {.loop = OOM_LOOP_TRAINER, .rows = 2, .inputs = 2, .no_labels = true,
 			     .tasks = TEXT,
 			    .source = "trl/experimental/orpo/orpo_trainer.py", .loss = oom_loss_orpo},
-	[OOM_METHOD_CPO] = {.rows = 2, .inputs = 2, .no_labels = true,
+	[OOM_METHOD_CPO] = {.loop = OOM_LOOP_TRAINER, .rows = 2, .inputs = 2, .no_labels = true,
 			    .tasks = TEXT,
 			    .source = "trl/experimental/cpo/cpo_trainer.py", .loss = oom_loss_orpo},
-	[OOM_METHOD_SIMPO] = {.rows = 2, .inputs = 2, .no_labels = true,
+	[OOM_METHOD_SIMPO] = {.loop = OOM_LOOP_TRAINER, .rows = 2, .inputs = 2, .no_labels = true,
 			      .tasks = TEXT,
 			    .source = "trl/experimental/cpo/cpo_trainer.py", .loss = oom_loss_dpo},
-	[OOM_METHOD_KTO] = {.rows = 1, .inputs = 6, .no_labels = true, .compares = true,
+	[OOM_METHOD_KTO] = {.loop = OOM_LOOP_TRAINER, .rows = 1, .inputs = 6, .no_labels = true, .compares = true,
 			    .tasks = TEXT, .source = TRL "kto_trainer.py", .loss = oom_loss_kto},
-	[OOM_METHOD_GRPO] = {.rows = 1, .inputs = 2, .no_labels = true, .completion = true, .online = true,
+	[OOM_METHOD_GRPO] = {.loop = OOM_LOOP_TRAINER, .rows = 1, .inputs = 2, .no_labels = true, .completion = true, .online = true,
 			     .tasks = TEXT,
 			    .source = TRL "grpo_trainer.py", .loss = oom_loss_grpo},
-	[OOM_METHOD_DISTILL] = {.rows = 1, .tasks = TEXT, .source = "torch/nn/functional.py kl_div",
+	[OOM_METHOD_DISTILL] = {.loop = OOM_LOOP_TRAINER, .rows = 1, .tasks = TEXT, .source = "torch/nn/functional.py kl_div",
 				.loss = oom_loss_distill},
-	[OOM_METHOD_GKD] = {.rows = 1, .inputs = 3, .no_labels = true, .tasks = TEXT,
+	[OOM_METHOD_GKD] = {.loop = OOM_LOOP_TRAINER, .rows = 1, .inputs = 3, .no_labels = true, .tasks = TEXT,
 			    .source = "trl/experimental/gkd/gkd_trainer.py", .loss = oom_loss_gkd},
 	[OOM_METHOD_PPO] = {.rows = 1, .inputs = 1, .no_labels = true, .compares = true, .whole = true,
 			    .lingers = true, .rollouts = true, .online = true, .tasks = TEXT,
 			    .source = "trl/experimental/ppo/ppo_trainer.py", .loss = oom_loss_ppo},
-	[OOM_METHOD_ONLINE_DPO] = {.rows = 2, .inputs = 2, .no_labels = true, .compares = true, .online = true, .by_batch = true,
+	[OOM_METHOD_ONLINE_DPO] = {.loop = OOM_LOOP_TRAINER, .rows = 2, .inputs = 2, .no_labels = true, .compares = true, .online = true, .by_batch = true,
 				   .tasks = TEXT, .source = "trl/experimental/online_dpo/online_dpo_trainer.py",
 				   .loss = oom_loss_online_dpo},
-	[OOM_METHOD_XPO] = {.rows = 2, .inputs = 2, .no_labels = true, .compares = true, .online = true, .by_batch = true,
+	[OOM_METHOD_XPO] = {.loop = OOM_LOOP_TRAINER, .rows = 2, .inputs = 2, .no_labels = true, .compares = true, .online = true, .by_batch = true,
 			    .tasks = TEXT, .source = "trl/experimental/xpo/xpo_trainer.py", .loss = oom_loss_xpo},
-	[OOM_METHOD_NASH_MD] = {.rows = 1, .inputs = 2, .no_labels = true, .compares = true, .online = true, .by_batch = true,
+	[OOM_METHOD_NASH_MD] = {.loop = OOM_LOOP_TRAINER, .rows = 1, .inputs = 2, .no_labels = true, .compares = true, .online = true, .by_batch = true,
 				.tasks = TEXT, .source = "trl/experimental/nash_md/nash_md_trainer.py",
 				.loss = oom_loss_xpo},
 	[OOM_METHOD_MEDUSA] = {.rows = 1, .tasks = TEXT, .whole = true,
@@ -89,11 +89,11 @@ static const struct oom_objective table[] = {
 				    .tasks = 1u << OOM_TASK_EMBEDDING,
 				    .source = "sentence_transformers/losses/MultipleNegativesRankingLoss.py",
 				    .loss = oom_loss_contrastive},
-	[OOM_METHOD_REWARD] = {.rows = 2, .inputs = 1, .no_labels = true,
+	[OOM_METHOD_REWARD] = {.loop = OOM_LOOP_TRAINER, .rows = 2, .inputs = 1, .no_labels = true,
 			       .tasks = 1u << OOM_TASK_SEQ_CLS,
 			       .source = TRL "reward_trainer.py", .loss = oom_loss_reward},
 };
-static const struct oom_objective smoothing = {.rows = 1, .no_labels = true,
+static const struct oom_objective smoothing = {.loop = OOM_LOOP_COUNTING, .rows = 1, .no_labels = true,
 					       .source = "transformers trainer_pt_utils.py",
 					       .loss = smoothed},
 				  generating[] = {[OOM_GENERATING_LAST] = {.rows = 1, .inputs = 1, .no_labels = true, .last = true,
@@ -102,8 +102,9 @@ static const struct oom_objective smoothing = {.rows = 1, .no_labels = true,
 						  [OOM_GENERATING_ALL] = {.rows = 1, .inputs = 1, .no_labels = true,
 									  .source = "transformers generation/utils.py",
 									  .loss = generated}},
-				  logging = {.rows = 1, .tasks = TEXT, .source = TRL "sft_trainer.py",
-					     .loss = measured};
+				  logging = {.loop = OOM_LOOP_COUNTING, .rows = 1, .tasks = TEXT, .source = TRL "sft_trainer.py",
+					     .loss = measured},
+				  chunking = {.loop = OOM_LOOP_COUNTING, .rows = 1, .source = TRL "sft_trainer.py"};
 
 const struct oom_objective *oom_objective_of(const struct oom_plan *p)
 {
@@ -113,6 +114,8 @@ const struct oom_objective *oom_objective_of(const struct oom_plan *p)
 		return &smoothing;
 	if (p->objective == OOM_METHOD_SFT && p->fused_ce == OOM_LOSS_SFT)
 		return &logging;
+	if (p->objective == OOM_METHOD_SFT && p->fused_ce == OOM_LOSS_CHUNKED_NLL)
+		return &chunking;
 	return &table[p->objective];
 }
 

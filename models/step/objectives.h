@@ -9,7 +9,12 @@
 /* Forward passes of a step that generates: logits of the last token, or of all. */
 enum oom_generating { OOM_GENERATING_NOT, OOM_GENERATING_LAST, OOM_GENERATING_ALL };
 
+/* Whose loop runs the step: one's own, transformers' Trainer, or the Trainer that counts the labels of a step, which
+ * it does where the model makes the loss. */
+enum oom_loop { OOM_LOOP_PLAIN, OOM_LOOP_TRAINER, OOM_LOOP_COUNTING };
+
 struct oom_objective {
+	uint8_t loop;           /* enum oom_loop */
 	uint8_t rows;           /* sequences that a forward pass takes for one of the micro-batch */
 	uint8_t inputs;         /* tensors of ids, masks and labels on the card */
 	bool no_labels;         /* the model gets none, and makes no loss */

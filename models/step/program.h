@@ -30,7 +30,9 @@ struct program {
 	uint64_t used;                          /* for least-recently-used replacement */
 	struct oom_variant variant[OOM_VARIANTS];
 	/* sums over parameters, fixed by the structure */
-	uint64_t total, trainable, active, param_bytes, param_rounded, scales_rounded, grad_bytes, trained_bytes, layer;
+	uint64_t total, trainable, active, param_bytes, param_rounded, scales_rounded, grad_bytes, layer;
+	/* trained parameters in blocks of the allocator, as they are and in fp32, and how many have a gradient */
+	uint64_t trained_rounded, trained_wide, trained_tensors;
 	uint64_t largest;                       /* bytes of a trained parameter */
 	bool adapted;                           /* adapters are trained, not the model */
 	/* for the sharded engines, by ranks and threshold last asked for */

@@ -58,8 +58,8 @@ void oom_program_sum(struct program *g, const struct oom_plan *p)
 	uint64_t routed = 0, root = 0, own = 0;
 	uint32_t unit = 0;
 
-	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->scales_rounded = g->grad_bytes = g->trained_bytes =
-		g->layer = g->largest = 0;
+	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->scales_rounded = g->grad_bytes =
+		g->layer = g->largest = g->trained_rounded = g->trained_wide = g->trained_tensors = 0;
 	g->adapted = false;
 	memset(g->state, 0, sizeof(g->state));
 	memset(&g->shards, 0, sizeof(g->shards));
@@ -86,9 +86,12 @@ void oom_program_sum(struct program *g, const struct oom_plan *p)
 		if (!q->trainable)
 			continue;
 		g->trainable += q->elems * q->count;
-		g->trained_bytes += bytes * q->count;
-		if (q->grad >= 0)
+		g->trained_rounded += rounded * q->count;
+		g->trained_wide += oom_block(q->elems * 4) * q->count;
+		if (q->grad >= 0) {
 			g->grad_bytes += bytes * q->count;
+			g->trained_tensors += q->count;
+		}
 		g->largest = rounded > g->largest ? rounded : g->largest;
 	}
 	if (!g->layer)

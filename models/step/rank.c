@@ -157,7 +157,8 @@ static void surplus(const struct program *g, const struct oom_plan *p, struct oo
 		return;
 	in->trainable += elems;
 	in->grads += (uint64_t)(more * (double)g->grad_bytes / n);
-	in->trained += (uint64_t)(more * (double)g->trained_bytes / n);
+	in->trained += (uint64_t)(more * (double)g->trained_rounded / n);
+	in->trained_wide += (uint64_t)(more * (double)g->trained_wide / n);
 	out->trainable_params += elems;
 	out->grad_bytes += in->grads - g->grad_bytes;
 	out->opt_bytes += (uint64_t)(more * (double)out->opt_bytes / n);
@@ -194,7 +195,9 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				    .params = g->param_rounded,
 				    .scales = g->scales_rounded,
 				    .grads = g->grad_bytes,
-				    .trained = g->trained_bytes,
+				    .trained = g->trained_rounded,
+				    .trained_wide = g->trained_wide,
+				    .tensors = g->trained_tensors,
 				    .layer = g->layer,
 				    .largest = g->largest,
 				    .small = g->shards.small,

@@ -71,7 +71,9 @@ struct oom_model_sums {
 	uint64_t hidden;                /* hidden size, from which DeepSpeed's "auto" values follow */
 	uint64_t layer;                 /* elements of a layer, the unit that is wrapped */
 	uint64_t params, grads;         /* bytes, rounded by the allocator */
-	uint64_t trained;               /* bytes of trainable parameters, with or without a gradient */
+	/* trainable parameters in blocks of the allocator, with or without a gradient: as they are, and in fp32 */
+	uint64_t trained, trained_wide;
+	uint64_t tensors;               /* parameters that have a gradient */
 	uint64_t scales;                /* the part of params that quantised weights have beside their codes */
 	uint64_t largest;               /* bytes of the largest trained weight */
 	uint64_t small;                 /* elements of parameters below ZeRO-3's persistence threshold */

@@ -17,9 +17,8 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	const struct oom_model_sums *in = &s->in;
 	const bool full = p->ema == OOM_EMA_FP32 || p->ema == OOM_EMA_LOOP_FP32,
 		   loop = p->ema == OOM_EMA_LOOP || p->ema == OOM_EMA_LOOP_FP32;
-	const uint64_t wide = 4 * in->trainable,
-		       /* also of what trains and gets no gradient */
-		       bytes = full && in->trained < wide ? wide : in->trained;
+	/* also of what trains and gets no gradient; a block for every tensor */
+	const uint64_t bytes = full ? in->trained_wide : in->trained;
 	/* how much wider than the weights the mean is */
 	const uint64_t times = in->trained ? (bytes + in->trained / 2) / in->trained : 1;
 	uint64_t temps = loop ? 2 * times * in->largest : bytes > in->trained ? bytes : 0;
