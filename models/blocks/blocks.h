@@ -223,6 +223,9 @@ struct oom_val oom_parallel_experts(struct oom_tape *t, const char *name, struct
 struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe *m,
 					struct oom_val x);
 
+/* Positions of the tokens: a tensor of the model's, or of the batch's where samples share sequences. */
+struct oom_val oom_position_ids(struct oom_tape *t);
+
 /* The 4D mask transformers builds for a whole model, or none: causal / bidirectional, with a
  * sliding window (0: none). */
 struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt,

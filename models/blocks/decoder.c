@@ -37,7 +37,7 @@ struct oom_val oom_decoder_model(struct oom_tape *t, const struct oom_arch *a,
 		x = oom_op_unary(t, OOM_SCALE, x);
 	x = oom_name(&f, oom_input_grads(t, x));
 	if (d->position_ids) {                  /* the layers' argument, and a name of the model */
-		ids = oom_name_shared(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+		ids = oom_name_shared(&f, oom_position_ids(t));
 		oom_name(&f, ids);
 	}
 	if (d->prepare)

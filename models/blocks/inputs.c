@@ -87,6 +87,13 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
 		.sto = -1, .node = -1, .mono = mono, .width = width, .dt = (uint8_t)dt};
 }
 
+/* position_ids: arange(s), one row for all sequences, unless the batch has its own. */
+struct oom_val oom_position_ids(struct oom_tape *t)
+{
+	return t->plan->packing ? oom_input(t, "position ids", t->m_bs, 1, OOM_I64) :
+				  oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
+}
+
 /* Checkpointing calls enable_input_require_grads: the output of a frozen embedding, or of any where
  * no graph is made, becomes a leaf that needs a gradient (transformers/modeling_utils.py). */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)

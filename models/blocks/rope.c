@@ -35,7 +35,8 @@ static struct oom_rope tables(struct oom_tape *t, uint16_t mono, uint64_t axes, 
 struct oom_rope oom_rope_tables(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
 				unsigned buffers)
 {
-	return tables(t, t->m_s, 1, 1, dim, dt, buffers);
+	/* samples that share sequences have positions of their own in each */
+	return tables(t, t->plan->packing ? t->m_bs : t->m_s, 1, 1, dim, dt, buffers);
 }
 
 struct oom_rope oom_name_tables(struct oom_frame *f, struct oom_rope r)

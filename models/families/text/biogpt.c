@@ -127,7 +127,7 @@ static struct oom_val biogpt_prepare(struct oom_frame *f, const struct oom_arch 
 			     oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
 	l->mask = oom_name_shared(f, m);
 	/* BioGPT's layers get them too; a local of both models until they return */
-	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
+	ids = oom_position_ids(t);
 	ids = k->table ? oom_name(f, ids) : oom_name_shared(f, ids);
 	pos = oom_name(f, positions(t, a, dt));
 	x = oom_op_add(t, x, pos);

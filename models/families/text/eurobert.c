@@ -91,7 +91,7 @@ static struct oom_val eurobert_model(struct oom_tape *t, const struct oom_arch *
 	struct oom_val x, ids;
 
 	x = oom_name(&f, oom_word_embeddings(t, a, "embed_tokens", D(a->d_model), word));
-	ids = oom_name(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+	ids = oom_name(&f, oom_position_ids(t));
 	l.mask = oom_name_shared(&f, oom_make_mask(t, false, 0, (enum oom_dtype)x.dt, t->m_b,
 						   t->m_s, t->m_s));
 	l.rope = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2));

@@ -348,7 +348,7 @@ static struct oom_val gemma4_model(struct oom_tape *t, const struct oom_arch *a,
 	x = oom_name(&f, oom_input_grads(t, oom_op_unary(t, OOM_SCALE, x)));
 	if (gemma4_of(a)->d_layer)
 		l.ple = oom_name_shared(&f, layer_inputs(t, a, x));
-	ids = oom_name_shared(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+	ids = oom_name_shared(&f, oom_position_ids(t));
 	oom_name(&f, ids);
 	store_shared(&f, a, (enum oom_dtype)x.dt);
 	gemma4_shares(&f, &l, (enum oom_dtype)x.dt);

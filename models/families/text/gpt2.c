@@ -148,7 +148,7 @@ static struct oom_val gpt2_prepare(struct oom_frame *f, const struct oom_arch *a
 
 	if (kind->triangle)
 		oom_buffer(t, a->max_positions * a->max_positions, OOM_U8);
-	ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
+	ids = oom_position_ids(t);
 	/* GPT-Neo's layers are not handed them */
 	ids = kind->separate ? oom_name(f, ids) : oom_name_shared(f, ids);
 	pos = oom_name(f, oom_op_embedding(t, "wpe", ids, a->max_positions, D(a->d_model), 0));

@@ -140,7 +140,7 @@ static struct oom_val hrm_text_model(struct oom_tape *t, const struct oom_arch *
 	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
 	x = oom_name(&f, oom_op_unary(t, OOM_SCALE, oom_input_grads(t, x)));
-	ids = oom_name_shared(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+	ids = oom_name_shared(&f, oom_position_ids(t));
 	oom_name(&f, ids);
 	oom_decoder_shares(&f, a, &hrm_text_shares, &l, (enum oom_dtype)x.dt);
 	low = oom_new(t, "z_L", t->m_bs, D(a->d_model), (enum oom_dtype)x.dt);

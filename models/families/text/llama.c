@@ -241,7 +241,7 @@ static struct oom_val llama_model(struct oom_tape *t, const struct oom_arch *a,
 
 	/* inputs_embeds and position_ids, locals of the model */
 	first = oom_name(&f, llama_embeddings(t, a, embed));
-	ids = oom_name_shared(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+	ids = oom_name_shared(&f, oom_position_ids(t));
 	oom_name(&f, ids);
 	llama_shares(&f, &l, (enum oom_dtype)first.dt);
 	if (k->embed_dropout_renames)

@@ -150,7 +150,7 @@ static struct oom_val mamba2_model(struct oom_tape *t, const struct oom_arch *a,
 		x = oom_op_unary(t, OOM_SCALE, x);
 	x = oom_name(&f, x);                    /* inputs_embeds, a local of the model */
 	if (kind->attention) {
-		oom_name(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+		oom_name(&f, oom_position_ids(t));
 		l.mask = oom_name_shared(&f, oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b,
 							   t->m_s, t->m_s));
 	}

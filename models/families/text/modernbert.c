@@ -258,7 +258,7 @@ static void modernbert_shares(struct oom_frame *f, const struct oom_arch *a,
 	struct oom_val ids;
 
 	if (causal) {                           /* the layers' argument, and a name of the model */
-		ids = oom_name_shared(f, oom_new(t, "position ids", m_s, D(1), OOM_I64));
+		ids = oom_name_shared(f, oom_position_ids(t));
 		oom_name(f, ids);
 	}
 	for (int i = 0; i < 2; i++) {

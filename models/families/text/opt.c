@@ -77,7 +77,8 @@ static struct oom_val opt_prepare(struct oom_frame *f, const struct oom_arch *a,
 
 	if (!t->plan->padding_mask)             /* ones, where the batch has no mask of its own */
 		oom_name(f, oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32));
-	oom_name_shared(f, oom_new(t, "position ids", t->m_bs, D(1), OOM_I64));
+	if (!t->plan->packing)
+		oom_name_shared(f, oom_new(t, "position ids", t->m_bs, D(1), OOM_I64));
 	pos = oom_new(t, "position ids + 2", t->m_bs, D(1), OOM_I64);
 	pos = oom_name(f, oom_op_embedding(t, "embed_positions", pos, a->max_positions + 2,
 					   D(a->d_model), 0));

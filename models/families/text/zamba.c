@@ -367,7 +367,7 @@ static struct oom_val zamba_model(struct oom_tape *t, const struct oom_arch *a,
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
 	x = oom_name(&f, oom_input_grads(t, x));
 	l.original = oom_name_shared(&f, oom_op_copy(t, "clone", x));
-	ids = oom_name_shared(&f, oom_new(t, "position ids", t->m_s, D(1), OOM_I64));
+	ids = oom_name_shared(&f, oom_position_ids(t));
 	oom_name(&f, ids);
 	l.mask = oom_name_shared(&f, oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s,
 						   t->m_s));
