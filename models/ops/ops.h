@@ -258,6 +258,8 @@ struct oom_val oom_op_expand_copy(struct oom_tape *t, struct oom_val x, uint16_t
 /* expand alone: a view, whose gradient is summed. */
 struct oom_val oom_op_expand(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			     struct oom_dim width);
+/* softmax(x, dtype=x.dtype): autocast leaves a type alone that is spelt out. */
+struct oom_val oom_op_softmax_own(struct oom_tape *t, struct oom_val x);
 struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32);
 struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x);
 struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p);

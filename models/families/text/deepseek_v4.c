@@ -224,7 +224,7 @@ static struct oom_val with_sinks(struct oom_tape *t, const struct deepseek_v4_la
 	if (!oom_is_none(l->base.mask))
 		s = oom_op_add(t, s, l->base.mask);
 	s = oom_op_cat(t, s, oom_op_expand(t, sinks, s.mono, heads), heads);
-	s = oom_op_softmax(t, oom_op_unary(t, OOM_ADD_SCALAR, s), false);
+	s = oom_op_softmax_own(t, oom_op_unary(t, OOM_ADD_SCALAR, s));
 	s = oom_op_cast(t, oom_op_dropout(t, s, a->attn_dropout), (enum oom_dtype)kv.dt);
 	k = oom_op_expand_copy(t, oom_take(&f, kv), kv.mono, qd);
 	s = oom_op_bmm(t, "attention", s, k, t->m_bs, qd, oom_mono_now(t, t->m_s));

@@ -87,7 +87,7 @@ static struct oom_val with_sinks(struct oom_frame *layer, const struct oom_arch 
 	max = oom_op_gather(t, "max", c, index, t->m_bs, heads);
 	c = oom_op_add(t, oom_take(&f, c), max);
 	c = oom_name(&f, c);                    /* probs and scores, to the end */
-	p = oom_op_slice(t, oom_op_softmax(t, c, false), t->m_bss, heads);
+	p = oom_op_slice(t, oom_op_softmax_own(t, c), t->m_bss, heads);
 	p = oom_name(&f, p);
 	p = oom_op_cast(t, oom_op_dropout(t, p, a->attn_dropout), (enum oom_dtype)v.dt);
 	oom_forget(&f, w);                      /* attn_weights is reassigned only now */
@@ -190,7 +190,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	scores = oom_op_matmul_param(t, "router logits", x, w, b, e);
 	index = oom_name(&f, oom_new(t, "top-k index", x.mono, k, OOM_I64));
 	scores = oom_op_gather(t, "top-k value", scores, index, x.mono, k);
-	scores = oom_op_softmax(t, scores, false);
+	scores = oom_op_softmax_own(t, scores);
 	if (t->plan->moe_experts == OOM_EXPERTS_SEPARATE)
 		return oom_leave(&f, oom_moe_separate_experts(t, &apart, oom_take(&f, x), scores,
 							      oom_take(&f, index)));
