@@ -18,10 +18,19 @@ static bool names_type(const char *line, const char *type)
 	return false;
 }
 
-const char *oom_module_paths(const char *model_type)
+const char *oom_module_paths(const char *model_type, bool decoder)
 {
 	const struct oom_embedded *f = oom_embedded_find("module_paths.tsv");
+	char part[96];
 
+	if (decoder) {
+		const char *own;
+
+		snprintf(part, sizeof(part), "%.80s:causal-lm", model_type);
+		own = oom_module_paths(part, false);
+		if (own)
+			return own;
+	}
 	for (const char *line = f ? (const char *)f->bytes : ""; *line;
 	     line += strcspn(line, "\n"), line += *line == '\n')
 		if (names_type(line, model_type))
@@ -163,7 +172,7 @@ static void number(const char *path, int64_t layer, char out[OOM_PATH_SIZE])
 	out[used] = 0;
 }
 
-void oom_module_path(const char *paths, const struct oom_module_at *at, char path[OOM_PATH_SIZE])
+bool oom_module_path(const char *paths, const struct oom_module_at *at, char path[OOM_PATH_SIZE])
 {
 	struct walk w = {.at = paths ? paths : ""};
 	struct search s = {.stacks = 0};
@@ -177,4 +186,5 @@ void oom_module_path(const char *paths, const struct oom_module_at *at, char pat
 			 (long long)at->layer, at->word);
 	else
 		snprintf(path, OOM_PATH_SIZE, "%.200s", at->word);
+	return s.met > at->nth;
 }

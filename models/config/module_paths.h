@@ -21,10 +21,11 @@ struct oom_module_at {
 
 enum { OOM_PATH_SIZE = 240 };
 
-/* The type's modules as the table has them, or NULL.  Lives as long as the library. */
-const char *oom_module_paths(const char *model_type);
+/* The type's modules as the table has them, or NULL.  Lives as long as the library.  `decoder`: those of its decoder
+ * alone, where that is a class of its own beside the whole (BART's). */
+const char *oom_module_paths(const char *model_type, bool decoder);
 /* The full path: of the nth module of that word where the table (may be NULL) has it, else made of
- * what there is. */
-void oom_module_path(const char *paths, const struct oom_module_at *at, char path[OOM_PATH_SIZE]);
+ * what there is.  False: it is a guess, as the table does not have so many. */
+bool oom_module_path(const char *paths, const struct oom_module_at *at, char path[OOM_PATH_SIZE]);
 
 #endif

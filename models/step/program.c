@@ -160,6 +160,7 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 				       [OOM_FP16_AMP] = OOM_DT_F16};
 	const struct oom_arch *a = &m->arch;
 
+	t->task = oom_task_of(p, a);           /* which says what modules are called */
 	oom_tape_reset(t, a, p);
 	t->teacher = m->teacher ? &m->teacher->arch : NULL;
 	oom_batch_sizes(p, &t->val_b, &t->val_s, &t->val_t);
@@ -167,7 +168,6 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	t->amp = p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16 ||
 		 p->precision == OOM_BF16_AMP || p->precision == OOM_FP16_AMP;
 	t->amp_dt = t->amp ? half[p->precision] : OOM_F32;
-	t->task = oom_task_of(p, a);
 	t->n_labels = oom_labels_of(p, a);
 	pass(t, a, OOM_STREAM_FWD, true);
 	oom_adapter_shared(t);

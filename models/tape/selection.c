@@ -20,7 +20,7 @@ void oom_selection_reset(struct oom_tape *t)
 	memset(s, 0, sizeof(*s));
 	s->layer = -1;
 	s->by_name = *p->freeze || *p->train || p->train_last || parts_differ(p);
-	s->paths = t->arch ? oom_module_paths(t->arch->config_type) : NULL;
+	s->paths = t->arch ? oom_module_paths(t->arch->config_type, t->task == OOM_TASK_CAUSAL_LM) : NULL;
 	s->each = oom_names_count(p->freeze) || oom_names_count(p->train) ||
 		  (oom_plan_adapted(p) && (*p->layers_to_transform || oom_names_count(p->lora_targets) ||
 					   oom_names_count(p->exclude_modules) || strpbrk(p->rank_pattern, ".")));
@@ -32,7 +32,8 @@ void oom_selection_pass(struct oom_tape *t)
 	t->selection.part = OOM_PART_TEXT;
 	t->selection.layer = -1;
 	t->prompted = t->joined = false;
-	t->prompts[0] = t->prompts[1] = oom_none();
+	for (size_t i = 0; i < sizeof(t->prompts) / sizeof(t->prompts[0]); i++)
+		t->prompts[i] = oom_none();
 	t->token_rows = t->bank = oom_none();
 }
 
@@ -49,7 +50,7 @@ static uint32_t met_before(const struct oom_tape *t, const struct oom_param *p, 
 	return n;
 }
 
-void oom_param_path(const struct oom_tape *t, const struct oom_param *p, char path[OOM_PATH_SIZE])
+bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char path[OOM_PATH_SIZE])
 {
 	const struct oom_selection *s = &t->selection;
 	const char *dot = p->scope ? strrchr(p->scope, '.') : NULL;
@@ -61,7 +62,7 @@ void oom_param_path(const struct oom_tape *t, const struct oom_param *p, char pa
 		.nth = met_before(t, p, p->scope ? p->scope : ""),
 	};
 
-	oom_module_path(s->paths, &at, path);
+	return oom_module_path(s->paths, &at, path);
 }
 
 static bool part_frozen(const struct oom_plan *p, enum oom_model_part part)
@@ -85,6 +86,16 @@ static bool among_last(const struct oom_tape *t)
 	       s->layer + t->plan->train_last >= (int64_t)s->depth;
 }
 
+/* A tied matrix goes by its first name in named_parameters(): that of the head where the head is registered before
+ * the model (modeling_xlm_roberta.py, modeling_camembert.py). */
+static bool named_by_head(const struct oom_tape *t, const struct oom_param *p)
+{
+	const bool head = t->task == OOM_TASK_MASKED_LM || t->task == OOM_TASK_CAUSAL_LM;
+
+	return head && t->arch->tie && p->flags & OOM_P_EMBEDDING && p->rows == t->arch->vocab && t->selection.paths &&
+	       !strncmp(t->selection.paths, "lm_head", 7);
+}
+
 void oom_select(struct oom_tape *t, struct oom_param *p)
 {
 	struct oom_selection *s = &t->selection;
@@ -94,7 +105,12 @@ void oom_select(struct oom_tape *t, struct oom_param *p)
 
 	if (!s->by_name || p->flags & OOM_P_LORA || oom_plan_adapted(plan))
 		return;
-	oom_param_path(t, p, path);
+	/* a name that is guessed is right where there are no others, and silent nowhere else */
+	if (!oom_param_path(t, p, path) && t->task == OOM_TASK_IMAGE_CLS && (*plan->freeze || *plan->train) && !t->warning)
+		t->warning = "freeze and train: the names of some modules of this model are guesses, and with them "
+			     "what trains: look at the number of trainable parameters";
+	if (named_by_head(t, p))
+		snprintf(path, sizeof(path), "lm_head.decoder");
 	snprintf(path + strlen(path), 80, ".%.70s", p->name);
 	frozen = *plan->freeze && oom_names_touch(plan->freeze, path);
 	named = *plan->train && oom_names_touch(plan->train, path);

@@ -104,7 +104,7 @@ struct oom_tape {
 	struct oom_val token_rows;              /* rows of the words' table that train; or none */
 	/* trained tokens stand before the sequence; they and both, names of the model's caller */
 	bool prompted;
-	struct oom_val prompts[2];
+	struct oom_val prompts[6];
 	struct oom_val prefix;          /* trained keys and values of all layers; or none */
 	struct {
 		int32_t *row;
@@ -270,7 +270,7 @@ enum oom_dtype oom_four_bit_dtype(const struct oom_plan *p);
 void oom_selection_reset(struct oom_tape *t);
 void oom_selection_pass(struct oom_tape *t);
 void oom_select(struct oom_tape *t, struct oom_param *p);
-void oom_param_path(const struct oom_tape *t, const struct oom_param *p, char path[OOM_PATH_SIZE]);
+bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char path[OOM_PATH_SIZE]);
 bool oom_selection_frozen_part(const struct oom_tape *t);
 /* Says that the matrix p is a stack of matrices of `mid` rows (experts): what factored
  * optimizers need. */

@@ -4,17 +4,18 @@
     module_paths.py data/model_types.jsonl > data/module_paths.tsv
 
 One line per type: its name, a tab, and the modules that own parameters, in the order of named_modules(), of the default
-config built on the meta device.  Children are in parentheses behind their parent, siblings divided by commas; a *
+config built on the meta device.  Types whose decoder is a class of its own beside the whole (BART's) have a second line,
+NAME:causal-lm.  Children are in parentheses behind their parent, siblings divided by commas; a *
 stands for the number of a ModuleList's element.  Types with the same modules share a line (names joined by blanks).
 """
-import json, signal, sys, warnings
+import contextlib, json, signal, sys, warnings
 
 import torch, transformers
 from transformers.initialization import no_init_weights
 
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
-ORDER = ("image-text", "causal-lm", "seq2seq", "masked-lm", "seq-cls", "image-cls", "speech-seq2seq", "base")
+ORDER = ("image-text", "seq2seq", "causal-lm", "masked-lm", "seq-cls", "image-cls", "speech-seq2seq", "base")
 
 
 def paths(model):
@@ -47,8 +48,23 @@ def build(arch, cls):
     for sub in (cfg, getattr(cfg, "text_config", None), getattr(cfg, "vision_config", None)):
         if sub is None:
             continue
-    with torch.device("meta"), no_init_weights():
+    # the library tells of its own docstrings on standard output
+    with torch.device("meta"), no_init_weights(), contextlib.redirect_stdout(sys.stderr):
         return arch._from_config(cfg) if hasattr(arch, "_from_config") else arch(cfg)
+
+
+def listed(name, word):
+    """The class's modules; None where the library cannot build it."""
+    arch = getattr(transformers, word, None)
+    try:
+        signal.alarm(60)
+        model = build(arch, arch.config_class)
+        signal.alarm(0)
+        return tree(paths(model))
+    except Exception as e:
+        signal.alarm(0)
+        print(f"{name}: {word}: {type(e).__name__}: {str(e)[:100]}", file=sys.stderr)
+        return None
 
 
 def main():
@@ -57,19 +73,12 @@ def main():
         name, data = line.rstrip("\n").split("\t")
         archs = json.loads(data).get("architectures", {})
         keys = [k for k in ORDER if k in archs] + [k for k in archs if k not in ORDER]
-        for k in keys:
-            arch = getattr(transformers, archs[k], None)
-            try:
-                signal.alarm(60)
-                model = build(arch, arch.config_class)
-                signal.alarm(0)
-                text = tree(paths(model))
-            except Exception as e:
-                signal.alarm(0)
-                print(f"{name}: {archs[k]}: {type(e).__name__}: {str(e)[:100]}", file=sys.stderr)
-                continue
-            rows.setdefault(text, []).append(name)
-            break
+        whole = next((text for text in (listed(name, archs[k]) for k in keys) if text), None)
+        if whole:
+            rows.setdefault(whole, []).append(name)
+        part = listed(name, archs["causal-lm"]) if "seq2seq" in archs and "causal-lm" in archs else None
+        if part and part != whole:
+            rows.setdefault(part, []).append(name + ":causal-lm")
     for text, names in sorted(rows.items(), key=lambda r: r[1][0]):
         print(" ".join(names), text, sep="\t")
 

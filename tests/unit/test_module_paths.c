@@ -14,25 +14,30 @@ static const struct {
 	const char *type;
 	struct oom_module_at at;
 	const char *path;
+	bool decoder;
 } cases[] = {
-	{"llama", {"q_proj", OOM_PART_TEXT, 0, 3, 0}, "model.layers.3.self_attn.q_proj"},
-	{"llama", {"lm_head", OOM_PART_TEXT, 0, -1, 0}, "lm_head"},
-	{"llama", {"norm", OOM_PART_TEXT, 0, -1, 0}, "model.norm"},
-	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 0}, "bert.encoder.layer.2.attention.output.dense"},
-	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 1}, "bert.encoder.layer.2.intermediate.dense"},
-	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 2}, "bert.encoder.layer.2.output.dense"},
-	{"t5", {"q", OOM_PART_TEXT, 0, 4, 0}, "encoder.block.4.layer.0.SelfAttention.q"},
-	{"t5", {"q", OOM_PART_TEXT, 1, 4, 1}, "decoder.block.4.layer.0.EncDecAttention.q"},
-	{"bart", {"q_proj", OOM_PART_TEXT, 1, 3, 1}, "model.decoder.layers.3.encoder_attn.q_proj"},
-	{"gpt2", {"c_proj", OOM_PART_TEXT, 0, 1, 1}, "transformer.h.1.mlp.c_proj"},
-	{"llava", {"linear_1", OOM_PART_PROJECTOR, 0, -1, 0}, "model.multi_modal_projector.linear_1"},
-	{"qwen2_5_vl", {"gate_proj", OOM_PART_TOWER, 0, 3, 0}, "model.visual.blocks.3.mlp.gate_proj"},
+	{"llama", {"q_proj", OOM_PART_TEXT, 0, 3, 0}, "model.layers.3.self_attn.q_proj", false},
+	{"llama", {"lm_head", OOM_PART_TEXT, 0, -1, 0}, "lm_head", false},
+	{"llama", {"norm", OOM_PART_TEXT, 0, -1, 0}, "model.norm", false},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 0}, "bert.encoder.layer.2.attention.output.dense", false},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 1}, "bert.encoder.layer.2.intermediate.dense", false},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 2}, "bert.encoder.layer.2.output.dense", false},
+	{"t5", {"q", OOM_PART_TEXT, 0, 4, 0}, "encoder.block.4.layer.0.SelfAttention.q", false},
+	{"t5", {"q", OOM_PART_TEXT, 1, 4, 1}, "decoder.block.4.layer.0.EncDecAttention.q", false},
+	/* transformers 5.12 BartForConditionalGeneration and BartForCausalLM, named_parameters() */
+	{"bart", {"q_proj", OOM_PART_TEXT, 1, 3, 1}, "model.decoder.layers.3.encoder_attn.q_proj", false},
+	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0}, "model.encoder.layers.3.self_attn.q_proj", false},
+	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0}, "model.decoder.layers.3.self_attn.q_proj", true},
+	{"llama", {"o_proj", OOM_PART_TEXT, 0, 3, 0}, "model.layers.3.self_attn.o_proj", true},
+	{"gpt2", {"c_proj", OOM_PART_TEXT, 0, 1, 1}, "transformer.h.1.mlp.c_proj", false},
+	{"llava", {"linear_1", OOM_PART_PROJECTOR, 0, -1, 0}, "model.multi_modal_projector.linear_1", false},
+	{"qwen2_5_vl", {"gate_proj", OOM_PART_TOWER, 0, 3, 0}, "model.visual.blocks.3.mlp.gate_proj", false},
 	{"qwen2_5_vl", {"gate_proj", OOM_PART_TEXT, 0, 3, 0},
-	 "model.language_model.layers.3.mlp.gate_proj"},
+	 "model.language_model.layers.3.mlp.gate_proj", false},
 	/* what the table does not have is made of what there is */
-	{"llama", {"new_proj", OOM_PART_TEXT, 0, 1, 0}, "model.layers.1.new_proj"},
-	{"no such type", {"q_proj", OOM_PART_TEXT, 0, 1, 0}, "layers.1.q_proj"},
-	{"no such type", {"score", OOM_PART_TEXT, 0, -1, 0}, "score"},
+	{"llama", {"new_proj", OOM_PART_TEXT, 0, 1, 0}, "model.layers.1.new_proj", false},
+	{"no such type", {"q_proj", OOM_PART_TEXT, 0, 1, 0}, "layers.1.q_proj", false},
+	{"no such type", {"score", OOM_PART_TEXT, 0, -1, 0}, "score", false},
 };
 
 static void paths(void **state)
@@ -41,7 +46,7 @@ static void paths(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		oom_module_path(oom_module_paths(cases[i].type), &cases[i].at, path);
+		oom_module_path(oom_module_paths(cases[i].type, cases[i].decoder), &cases[i].at, path);
 		assert_string_equal(path, cases[i].path);
 	}
 }
@@ -60,7 +65,7 @@ static void torn_lines(void **state)
 	wide[sizeof(wide) - 1] = 0;
 	oom_module_path(wide, &at, path);
 	assert_string_equal(path, "layers.2.b");
-	assert_null(oom_module_paths("no such type"));
+	assert_null(oom_module_paths("no such type", false));
 }
 
 int main(void)
