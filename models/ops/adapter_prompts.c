@@ -4,12 +4,13 @@
 #include "adapters.h"
 #include "config/arch.h"
 
-/* Embedding, and for p-tuning three linear layers with two ReLUs (tuners/p_tuning/model.py). */
+/* Embedding, and for p-tuning three linear layers with two ReLUs (tuners/p_tuning/model.py), of one sequence; what they
+ * make is repeated for all (peft_model.py get_prompt; huggingface/peft#2043). */
 static struct oom_val tokens(struct oom_tape *t, uint64_t n, uint64_t d)
 {
 	const uint64_t h = t->plan->encoder_hidden ? (uint64_t)t->plan->encoder_hidden : d;
 	const struct oom_dim wide[] = {{h, "encoder_hidden_size"}, {h, "encoder_hidden_size"}, {d, "d_model"}};
-	struct oom_val ids = oom_scratch_hold(t, "prompt_tokens", t->m_b, n, OOM_I64), x;
+	struct oom_val ids = oom_scratch_hold(t, "prompt_tokens", OOM_MONO_ONE, n, OOM_I64), x;
 	uint64_t in = d;
 
 	x = oom_embedding_lookup(t, oom_param(t, "prompt_embeddings", n, d, OOM_P_LORA), ids,
@@ -23,7 +24,7 @@ static struct oom_val tokens(struct oom_tape *t, uint64_t n, uint64_t d)
 			x = oom_op_unary(t, OOM_RELU, x);
 		in = wide[i].n;
 	}
-	return x;
+	return oom_op_expand_copy(t, x, t->m_b, (struct oom_dim){n * d, "num_virtual_tokens * d_model"});
 }
 
 /* W.index_copy(0, indices, delta.to(W)): a whole table in every call, and again for a head that is tied
@@ -63,6 +64,22 @@ struct oom_val oom_token_rows(struct oom_tape *t, struct oom_val w)
 	return y;
 }
 
+/* Mask and labels of the longer sequences, and what each was joined of (peft_model.py PeftModelForCausalLM.forward;
+ * the part of a mask is made in fp32, which the whole then is). */
+static void longer_inputs(struct oom_tape *t, uint64_t n)
+{
+	struct oom_val *name = t->prompts + 2;
+
+	if (t->plan->padding_mask) {
+		*name++ = oom_scratch_hold(t, "prefix mask", t->m_b, n, OOM_F32);
+		*name++ = oom_new(t, "prefixed mask", t->m_bs, D(1), OOM_F32);
+	}
+	if (!t->no_labels) {
+		*name++ = oom_scratch_hold(t, "prefix labels", t->m_b, n, OOM_I64);
+		*name++ = oom_new(t, "prefixed labels", t->m_bs, D(1), OOM_I64);
+	}
+}
+
 struct oom_val oom_prompted(struct oom_tape *t, struct oom_val x)
 {
 	const uint64_t n = (uint64_t)t->plan->virtual_tokens;
@@ -74,9 +91,10 @@ struct oom_val oom_prompted(struct oom_tape *t, struct oom_val x)
 		return x;
 	t->prompted = true;
 	t->scope = "prompt_encoder";
+	longer_inputs(t, n);
 	p = oom_op_cast(t, tokens(t, n, x.width), (enum oom_dtype)x.dt);
 	t->prompts[0] = oom_share(t, p);
-	x = oom_op_cat_into(t, p, x, x.mono, d);
+	x = oom_op_cat_into(t, p, x, t->m_bs, d);
 	t->prompts[1] = oom_share(t, x);
 	t->scope = scope;
 	return x;
@@ -84,7 +102,7 @@ struct oom_val oom_prompted(struct oom_tape *t, struct oom_val x)
 
 void oom_prompts_leave(struct oom_tape *t)
 {
-	for (int i = 0; i < 2; i++) {
+	for (size_t i = 0; i < sizeof(t->prompts) / sizeof(t->prompts[0]); i++) {
 		oom_drop(t, t->prompts[i]);
 		t->prompts[i] = oom_none();
 	}
