@@ -10,6 +10,7 @@ struct chunk {
 	uint16_t mono;
 	uint64_t rows, v, d;
 	struct oom_val w;
+	bool copied;                    /* the input is no fp32 yet */
 };
 
 static struct oom_val of_chunk(struct oom_tape *t, const char *name, const struct chunk *c,
@@ -22,9 +23,10 @@ static struct oom_val of_chunk(struct oom_tape *t, const char *name, const struc
  * locals; their exponentials and the product come on top. */
 static void trl_chunk(struct oom_tape *t, const struct chunk *c)
 {
-	struct oom_val h = oom_none(), w = oom_none(), logits, lp, e, m;
+	struct oom_val h = oom_none(), w = oom_none(), logits, lp, e, m, small[3];
 
-	h = of_chunk(t, "input chunk", c, c->d);
+	if (c->copied)
+		h = of_chunk(t, "input chunk", c, c->d);
 	if (c->w.dt != OOM_F32)
 		w = oom_new(t, "weight in fp32", OOM_MONO_ONE,
 			    (struct oom_dim){c->v * c->d, "vocab_size * d_model"}, OOM_F32);
@@ -39,8 +41,14 @@ static void trl_chunk(struct oom_tape *t, const struct chunk *c)
 		logits = e;
 	}
 	lp = of_chunk(t, "log_softmax", c, c->v);
+	/* nll_loss' two scalars and the right answers' number; which labels count */
+	small[0] = oom_scratch_hold(t, "nll_loss", OOM_MONO_ONE, 3 * oom_block(4), OOM_U8);
+	small[1] = oom_new(t, "labels that count", c->mono, (struct oom_dim){c->rows, NULL}, OOM_U8);
 	e = of_chunk(t, "entropy", c, c->v);
 	m = of_chunk(t, "entropy", c, c->v);
+	small[2] = of_chunk(t, "entropies", c, 1);
+	for (int i = 0; i < 3; i++)
+		oom_drop(t, small[i]);
 	oom_drop(t, m);
 	oom_drop(t, e);
 	oom_drop(t, lp);
@@ -60,9 +68,10 @@ struct oom_val oom_chunked_nll(struct oom_tape *t, const struct oom_arch *a, str
 	struct chunk c = {.mono = part.mono,
 			  .rows = part.rows,
 			  .v = a->vocab,
-			  .d = h.width};
+			  .d = h.width,
+			  .copied = h.dt != OOM_F32};
 	const struct oom_dim d = {c.d, h.text};
-	struct oom_val flat = oom_none(), sorted, order, loss;
+	struct oom_val flat = oom_none(), valid, scalars, sorted, order, labels, loss;
 	int32_t n = -1;
 
 	t->vocab = a->vocab;
@@ -71,26 +80,40 @@ struct oom_val oom_chunked_nll(struct oom_tape *t, const struct oom_arch *a, str
 	c.w = oom_head_weight(t, a, h, embed, name);
 	if (oom_cond_above(t, t->m_b, 1))       /* hidden[..., :-1, :].reshape(-1, H) */
 		flat = oom_new(t, "flat hidden states", tokens, d, (enum oom_dtype)h.dt);
-	order = oom_new(t, "order of tokens", tokens, D(3), OOM_I64);
+	valid = oom_new(t, "labels that count", tokens, D(1), OOM_U8);
+	/* their number, and the loss, the entropy and the right answers so far: a block each */
+	scalars = oom_scratch_hold(t, "sums", OOM_MONO_ONE, 4 * oom_block(4), OOM_U8);
+	order = oom_new(t, "order of tokens", tokens, D(1), OOM_I64);
 	sorted = oom_new(t, "sorted hidden states", tokens, d, (enum oom_dtype)h.dt);
 	oom_drop(t, flat);
+	labels = oom_new(t, "sorted labels", tokens, D(1), OOM_I64);
 	if (t->grad && (h.rg || c.w.rg)) {
 		n = oom_node(t, OOM_NODE_CHUNKED, "chunked loss");
 		oom_node_edge(t, n, h);
 		oom_node_edge(t, n, c.w);
 		oom_node_save(t, n, sorted);
 		oom_node_save(t, n, order);
+		oom_node_save(t, n, labels);
 		if (n >= 0) {
 			t->nodes[n].aux_mono = c.mono;
 			t->nodes[n].aux_width = c.rows * c.v;
 		}
 	}
 	oom_tape_product(t, h, c.d, c.v);
-	for (int i = 0; i < (part.many ? 2 : 1); i++)
+	for (int i = 0; i < (part.many ? 2 : 1); i++) {
+		/* of the chunk before: its loss, right answers and entropy */
+		struct oom_val before = i ? oom_scratch_hold(t, "sums of a chunk", OOM_MONO_ONE, 3 * oom_block(4), OOM_U8) :
+					    oom_none();
+
 		trl_chunk(t, &c);
+		oom_drop(t, before);
+	}
 	loss = oom_new(t, "loss", OOM_MONO_ONE, D(1), OOM_F32);
 	loss = n >= 0 ? oom_node_out(t, n, 0, loss) : loss;
+	oom_drop(t, valid);
+	oom_drop(t, scalars);
 	oom_drop(t, order);
+	oom_drop(t, labels);
 	oom_drop(t, sorted);
 	oom_done(t, h);
 	return loss;

@@ -1,6 +1,7 @@
 /* Derivatives of heads with their losses, of log-probabilities, of Liger's modules. */
 #include "derivatives.h"
 #include "kernels.h"
+#include "tape/round.h"
 
 /* gather_backward: zeros of the logits, and a second tensor that the gradient is scattered into.
  * On eager tensors that is done in place, which takes one less: the runs that were measured were
@@ -79,23 +80,37 @@ void oom_derive_smooth(struct oom_tape *t, struct oom_node *n, struct grad *g)
 }
 
 /* One chunk of a head and its loss (aux: its logits) again, whole, and back: log-probabilities, the zeros
- * nll_loss fills, the logits' gradient; then the weight's in fp32, beside the fp32 copy that a 16-bit
- * weight was made, and cast.  The engine's buffer sums the chunks'. */
+ * nll_loss fills, the logits' gradient; then the weight's in fp32 and the input's, beside the fp32 copies that a 16-bit
+ * weight and input were made, and cast: the weight's, whose copy was made last, before the input's.  The engine's buffer
+ * sums the chunks'. */
 static struct grad chunk_again(struct oom_tape *t, const struct oom_node *n, bool weight)
 {
 	const struct oom_edge *h = &n->edge[0], *e = &n->edge[1];
 	const bool full = e->dt == OOM_F32;
-	struct grad w = {.sto = -1}, lp, zeros, logits, gw = {.given = false}, cast;
-	int32_t entropy[2];
+	const uint64_t in = n->aux_width / t->vocab * h->width;
+	const bool copied = h->dt != OOM_F32;
+	struct grad w = {.sto = -1}, x = {.sto = -1}, gx = {.sto = -1}, lp, zeros, logits, gw = {.given = false}, cast;
+	int32_t measures[5];
 
+	if (copied)
+		x = oom_grad_fresh(t, "input chunk", n->aux_mono, in, OOM_F32, false);
 	if (!full)
 		w = oom_grad_fresh(t, "weight in fp32", OOM_MONO_ONE, e->width, OOM_F32, false);
 	logits = oom_grad_fresh(t, "logits chunk", n->aux_mono, n->aux_width, OOM_F32, false);
+	if (!weight) {                          /* only the weight's gradient is made of the input */
+		oom_unref(t, x.sto);
+		x.sto = -1;
+	}
 	lp = oom_grad_fresh(t, "log_softmax", n->aux_mono, n->aux_width, OOM_F32, false);
-	for (int i = 0; i < 2; i++)             /* exp, and its product with the log-probabilities */
-		entropy[i] = oom_grad_fresh(t, "entropy", n->aux_mono, n->aux_width, OOM_F32, false).sto;
-	for (int i = 0; i < 2; i++)
-		oom_unref(t, entropy[i]);
+	/* nll_loss' two scalars and the right answers' number; which labels count; exp, its product with the
+	 * log-probabilities, and the sums of that */
+	measures[0] = oom_grad_fresh(t, "nll_loss", OOM_MONO_ONE, 3 * oom_block(4), OOM_U8, false).sto;
+	measures[1] = oom_grad_fresh(t, "labels that count", n->aux_mono, n->aux_width / t->vocab, OOM_U8, false).sto;
+	for (int i = 2; i < 4; i++)
+		measures[i] = oom_grad_fresh(t, "entropy", n->aux_mono, n->aux_width, OOM_F32, false).sto;
+	measures[4] = oom_grad_fresh(t, "entropies", n->aux_mono, n->aux_width / t->vocab, OOM_F32, false).sto;
+	for (int i = 0; i < 5; i++)
+		oom_unref(t, measures[i]);
 	oom_unref(t, logits.sto);
 	zeros = oom_grad_fresh(t, "nll_loss_backward", n->aux_mono, n->aux_width, OOM_F32, false);
 	logits = oom_grad_fresh(t, "_log_softmax_backward_data", n->aux_mono, n->aux_width, OOM_F32, false);
@@ -103,41 +118,53 @@ static struct grad chunk_again(struct oom_tape *t, const struct oom_node *n, boo
 	oom_unref(t, lp.sto);
 	if (weight)
 		gw = oom_grad_fresh(t, n->name, OOM_MONO_ONE, e->width, OOM_F32, false);
-	oom_scratch(t, "input chunk", n->aux_mono, n->aux_width / t->vocab * h->width, OOM_F32);
+	if (oom_needs_grad(n, 0))
+		gx = oom_grad_fresh(t, "input chunk", n->aux_mono, in, OOM_F32, false);
 	oom_unref(t, w.sto);
+	oom_unref(t, x.sto);
 	oom_unref(t, logits.sto);
 	if (weight && !full) {
 		cast = oom_grad_fresh(t, "_to_copy", OOM_MONO_ONE, e->width, e->dt, false);
 		oom_unref(t, gw.sto);
 		gw = cast;
 	}
+	if (oom_needs_grad(n, 0) && copied)
+		oom_scratch(t, "_to_copy", n->aux_mono, in, (enum oom_dtype)h->dt);
+	oom_unref(t, gx.sto);
 	return gw;
 }
 
 void oom_derive_chunked(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	const bool many = n->aux_mono == OOM_MONO_ONE;
+	/* hidden[order], what the chunks are cut from: without the last tokens */
+	const struct oom_row *sorted = &t->rows[n->saved[0]];
+	const uint16_t tokens = sorted->mono;
+	const uint64_t width = sorted->width;
+	const enum oom_dtype dt = (enum oom_dtype)n->edge[0].dt;
 	struct grad x = {.sto = -1};
+	/* of the sum of the chunks' losses, which each of them gets */
+	const int32_t each = oom_grad_fresh(t, n->name, OOM_MONO_ONE, 1, OOM_F32, false).sto;
 
-	if (oom_needs_grad(n, 0))                       /* of all chunks: zeros, filled one by one */
-		x = oom_grad_for_edge(t, n, 0, n->edge[0].dt);
 	for (int i = 0; i < (many ? 2 : 1); i++) {
 		const struct grad gw = chunk_again(t, n, oom_needs_grad(n, 1));
 
-		if (oom_needs_grad(n, 0))
-			oom_scratch(t, "slice_backward", n->edge[0].mono, n->edge[0].width,
-				    (enum oom_dtype)n->edge[0].dt);
+		/* of all tokens, zeros but for the chunk's: the first, to which the others' are added */
+		if (oom_needs_grad(n, 0) && i)
+			oom_scratch(t, "slice_backward", tokens, width, dt);
+		else if (oom_needs_grad(n, 0))
+			x = oom_grad_fresh(t, "slice_backward", tokens, width, dt, false);
 		if (g[1].given)
 			oom_unref(t, gw.sto);
 		else
 			g[1] = gw;
 	}
 	if (oom_needs_grad(n, 0)) {                     /* hidden[order], [..., :-1, :] */
-		oom_scratch(t, "index_backward", n->edge[0].mono, n->edge[0].width,
-			    (enum oom_dtype)n->edge[0].dt);
+		oom_scratch(t, "index_backward", tokens, width, dt);
 		g[0] = oom_grad_for_edge(t, n, 0, n->edge[0].dt);
 	}
 	oom_unref(t, x.sto);
+	oom_unref(t, each);
 }
 
 /* One of cut cross-entropy's gradients: zeros of the operand's own type, and cast to the parameter's
