@@ -90,7 +90,16 @@ static struct oom_val row_by_row(struct oom_tape *t, struct oom_val x, uint16_t 
 	if (rg && full)
 		oom_node_save(t, n, x);
 	y = oom_new(t, full ? "logsumexp" : "gather", x.mono, D(1), dt);
-	return n >= 0 ? oom_node_out(t, n, 0, y) : y;
+	if (n >= 0)
+		y = oom_node_out(t, n, 0, y);
+	/* each sequence's result, of which y is stacked */
+	for (uint32_t i = 0; n >= 0 && full && i < (sequences ? sequences : 1); i++) {
+		struct oom_val part = oom_new(t, "logsumexp", sequences ? row : x.mono, D(1), dt);
+
+		oom_node_save(t, n, part);
+		oom_drop(t, part);
+	}
+	return y;
 }
 
 struct oom_val oom_token_logps(struct oom_tape *t, struct oom_val x, uint16_t row)
@@ -123,7 +132,7 @@ static struct oom_val entropy_of(struct oom_tape *t, struct oom_val x, uint16_t 
 
 enum { ENTROPY_CHUNK = 128 };
 
-void oom_token_entropy(struct oom_tape *t, struct oom_val x)
+void oom_token_entropy(struct oom_tape *t, struct oom_val x, uint64_t each)
 {
 	const bool grad = t->grad;
 	struct oom_val flat = oom_none(), logps = oom_none(), e;
@@ -133,7 +142,8 @@ void oom_token_entropy(struct oom_tape *t, struct oom_val x)
 	if (oom_cond_above(t, t->m_b, 1))
 		flat = oom_new(t, "flat logits", x.mono, (struct oom_dim){x.width, x.text},
 			       (enum oom_dtype)x.dt);
-	e = oom_new(t, "entropies", x.mono, D(1), (enum oom_dtype)x.dt);
+	/* a block for every chunk before the last whole one, beside whose logits the rest of a chunk is small */
+	e = oom_new(t, "entropies", oom_len_chunks_before(t, OOM_MONO_ONE, ENTROPY_CHUNK, each), D(ENTROPY_CHUNK), OOM_F32);
 	if (oom_cond_above(t, x.mono, ENTROPY_CHUNK))
 		for (int i = 0; i < 2; i++)     /* and so on */
 			logps = entropy_of(t, x, OOM_MONO_ONE, ENTROPY_CHUNK, logps);
@@ -145,10 +155,11 @@ void oom_token_entropy(struct oom_tape *t, struct oom_val x)
 	t->grad = grad;
 }
 
-/* logits[..., :-1, :].contiguous(); -log_softmax; gather; sum in fp32. */
+/* logits[..., :-1, :].contiguous(); -log_softmax; gather, by labels that are clamped; sum in fp32; which labels are
+ * padding, and how many: counted in int64 (transformers trainer_pt_utils.py LabelSmoother.__call__). */
 struct oom_val oom_smoothed_loss(struct oom_tape *t, struct oom_val logits, bool shift)
 {
-	struct oom_val x = oom_share(t, logits), y;
+	struct oom_val x = oom_share(t, logits), y, padding, labels, loss, sum = oom_none(), count[2];
 	int32_t n = -1;
 
 	t->scope = "label smoothing";
@@ -167,13 +178,27 @@ struct oom_val oom_smoothed_loss(struct oom_tape *t, struct oom_val logits, bool
 		if (n >= 0)
 			t->nodes[n].dt = y.dt;
 	}
-	oom_drop(t, x);
-	x = oom_new(t, "smoothed loss", y.mono, D(2), OOM_F32);
-	x = n >= 0 ? oom_node_out(t, n, 0, x) : x;
+	padding = oom_new(t, "padding mask", y.mono, D(1), OOM_U8);
+	labels = oom_new(t, "clamped labels", y.mono, D(1), OOM_I64);
+	if (n >= 0)
+		oom_node_save(t, n, labels);
+	/* what is picked, in the logits' own type, and the sum over the vocabulary in fp32, whose gradient is cast at once */
+	loss = oom_new(t, "smoothed loss", y.mono, D(y.dt == OOM_F32 ? 2 : 1), (enum oom_dtype)y.dt);
+	loss = n >= 0 ? oom_node_out(t, n, 0, loss) : loss;
+	if (y.dt != OOM_F32)
+		sum = oom_new(t, "sum", y.mono, D(1), OOM_F32);
 	if (n >= 0)
 		t->nodes[n].dt = y.dt;
+	count[0] = oom_new(t, "padding", y.mono, D(1), OOM_I64);
+	count[1] = oom_new(t, "padded tokens", OOM_MONO_ONE, D(1), OOM_I64);
+	oom_drop(t, count[0]);
+	oom_drop(t, count[1]);
+	oom_drop(t, sum);
+	oom_drop(t, labels);
+	oom_drop(t, padding);
 	oom_drop(t, y);
-	return oom_reduce(t, x);
+	oom_drop(t, x);
+	return oom_reduce(t, loss);
 }
 
 /* kl_div(mixture, of, log_target=True, reduction="none"): exp(of) * (of - mixture)

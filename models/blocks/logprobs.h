@@ -12,8 +12,9 @@
 struct oom_val oom_token_logps(struct oom_tape *t, struct oom_val x, uint16_t row);
 /* take_along_dim(log_softmax(x)): all log-probabilities are kept, and one of every token is picked. */
 struct oom_val oom_picked_logps(struct oom_tape *t, struct oom_val x);
-/* entropy_from_logits, under no_grad: chunks of 128 tokens of a copy. */
-void oom_token_entropy(struct oom_tape *t, struct oom_val x);
+/* entropy_from_logits, under no_grad: chunks of 128 tokens of a copy; of sequences without their last token, or of
+ * `each` tokens of every sequence. */
+void oom_token_entropy(struct oom_tape *t, struct oom_val x, uint64_t each);
 /* LabelSmoother.__call__ on the whole logits. */
 struct oom_val oom_smoothed_loss(struct oom_tape *t, struct oom_val logits, bool shift);
 /* The generalised Jensen-Shannon divergence of two distributions given by their logits, borrowed; a number. */

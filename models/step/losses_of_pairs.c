@@ -4,6 +4,7 @@
 #include "blocks/blocks.h"
 #include "blocks/logprobs.h"
 #include "step/called.h"
+#include "tape/round.h"
 
 /* The rows of chosen and rejected answers in one pass; those of the reference while the graph of the
  * first waits; the entropy of the first's for the log (trl/trainer/dpo_trainer.py _compute_loss). */
@@ -11,10 +12,15 @@ struct oom_val oom_loss_dpo(struct oom_tape *t, const struct oom_arch *a, struct
 {
 	const enum oom_reference ref = oom_reference_of(t->plan);
 	const uint16_t row = oom_len_minus(t, OOM_MONO_ONE, 1);
-	struct oom_val x = oom_shifted(t, logits), other = oom_none();
+	struct oom_val x = oom_shifted(t, logits), other = oom_none(), logps, theirs = oom_none(), counted, sums;
 
 	t->scope = "loss";
-	loss = oom_reduce(t, oom_token_logps(t, x, row));
+	logps = oom_token_logps(t, x, row);
+	counted = oom_new(t, "completion mask", x.mono, D(1), OOM_U8);
+	/* those of both answers, what they are compared with (zeros each), their distance, its logsigmoid */
+	sums = oom_scratch_hold(t, "sums of log-probabilities", OOM_MONO_ONE, (ref == OOM_REF_NONE ? 5 : 4) * oom_block(4),
+				OOM_U8);
+	loss = oom_reduce(t, oom_keep(logps));
 	if (ref != OOM_REF_NONE) {
 		const bool grad = t->grad;
 		struct oom_val y;
@@ -23,12 +29,16 @@ struct oom_val oom_loss_dpo(struct oom_tape *t, const struct oom_arch *a, struct
 		t->scope = "loss";
 		t->grad = false;
 		y = oom_shifted(t, other);
-		oom_drop(t, oom_token_logps(t, y, row));
+		theirs = oom_token_logps(t, y, row);
 		oom_drop(t, y);
 		t->grad = grad;
 	}
 	if (t->plan->objective == OOM_METHOD_DPO)
-		oom_token_entropy(t, x);
+		oom_token_entropy(t, x, 0);
+	oom_drop(t, logps);
+	oom_drop(t, theirs);
+	oom_drop(t, counted);
+	oom_drop(t, sums);
 	oom_drop(t, other);
 	oom_drop(t, x);
 	oom_drop(t, logits);
@@ -61,7 +71,7 @@ struct oom_val oom_loss_kto(struct oom_tape *t, const struct oom_arch *a, struct
 		oom_drop(t, y);
 		t->grad = grad;
 	}
-	oom_token_entropy(t, x);
+	oom_token_entropy(t, x, 0);
 	for (int i = 0; i < kinds; i++)
 		half[i] = oom_new(t, "good and bad logits", tokens, (struct oom_dim){x.width, x.text},
 				  (enum oom_dtype)x.dt);
@@ -84,14 +94,16 @@ struct oom_val oom_loss_orpo(struct oom_tape *t, const struct oom_arch *a, struc
 	const uint16_t row = oom_len_minus(t, OOM_MONO_ONE, 1),
 		       tokens = oom_len_sequences(t, row, 2);
 	const struct oom_dim vocab = {logits.width, logits.text};
-	struct oom_val chosen, x, odds;
+	struct oom_val chosen, labels = oom_input(t, "labels", tokens, 1, OOM_I64), x, odds;
 
 	(void)a;
 	chosen = oom_op_slice(t, oom_keep(logits), oom_len_sequences(t, t->m_s, 2), vocab);
 	chosen = oom_op_slice(t, chosen, tokens, vocab);
-	if (oom_cond_above(t, t->m_b, 2))       /* of one pair a view */
+	if (oom_cond_above(t, t->m_b, 2)) {     /* of one pair views */
 		chosen = oom_op_copy(t, "chosen logits", chosen);
-	loss = oom_cross_entropy(t, chosen, oom_input(t, "labels", tokens, 1, OOM_I64));
+		labels = oom_new(t, "chosen labels", tokens, D(1), OOM_I64);
+	}
+	loss = oom_cross_entropy(t, chosen, labels);
 	x = oom_shifted(t, logits);
 	odds = oom_reduce(t, oom_token_logps(t, x, row));
 	loss = oom_op_add(t, loss, odds);

@@ -71,7 +71,9 @@ struct oom_val oom_loss_distill(struct oom_tape *t, const struct oom_arch *a, st
 	entropy = oom_new_like(t, "xlogy", target, (enum oom_dtype)target.dt);
 	t->grad = grad;
 	product = oom_op_mul(t, oom_keep(target), oom_keep(own));
-	loss = oom_op_add(t, loss, oom_reduce(t, oom_op_add(t, entropy, product)));
+	entropy = oom_reduce(t, oom_op_add(t, entropy, product));
+	loss = oom_op_unary(t, OOM_SCALE, loss);        /* each by its weight */
+	loss = oom_op_add(t, loss, oom_op_unary(t, OOM_SCALE, entropy));
 	oom_drop(t, target);
 	oom_drop(t, own);
 	oom_drop(t, teacher);

@@ -21,7 +21,7 @@ static struct oom_val answer_logps(struct oom_tape *t, struct oom_val logits)
 	x = oom_op_slice(t, x, tokens, (struct oom_dim){x.width, x.text});
 	y = oom_token_logps(t, x, row);
 	if (t->grad || t->stream == OOM_STREAM_EVAL)
-		oom_token_entropy(t, x);
+		oom_token_entropy(t, x, n);
 	oom_drop(t, x);
 	return y;
 }

@@ -30,7 +30,7 @@ static struct oom_val measured(struct oom_tape *t, const struct oom_arch *a, str
 
 	(void)a;
 	t->scope = "loss";
-	oom_token_entropy(t, x);
+	oom_token_entropy(t, x, 0);
 	oom_drop(t, x);
 	oom_drop(t, logits);
 	return loss;

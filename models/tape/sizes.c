@@ -38,6 +38,21 @@ static uint64_t pow2_part(uint64_t x, uint64_t b, uint64_t k)
 	return p < all ? p : all;
 }
 
+/* Of `all` tokens in chunks of k: the whole chunks that are done when the last whole one is under way. */
+static uint64_t chunks_before(uint64_t all, uint64_t k)
+{
+	return all / k > 1 ? all / k - 1 : 0;
+}
+
+static uint64_t tokens_of(uint64_t b, uint64_t x, int64_t more)
+{
+	const uint64_t less = more < 0 ? (uint64_t)-more : 0;
+	uint64_t all;
+
+	x = more >= 0 ? x + (uint64_t)more : x > less ? x - less : 0;
+	return __builtin_mul_overflow(x, b, &all) ? UINT64_MAX : all;
+}
+
 /* Every operation: its name; the value of a variable x >= 1 with the parameters k and more in a
  * batch of b >= 1; whether that can be 0; the text, in which %x stands for the variable, %k and %m
  * for the parameters and %h for their product. */
@@ -55,7 +70,9 @@ static uint64_t pow2_part(uint64_t x, uint64_t b, uint64_t k)
 	ROW(PLUS_IN_MANY, b == 1 ? 0 : x + k, true, "(%x+%k if b>1)")                    \
 	ROW(PLUS_CEIL, oom_ceil_div(x + (uint64_t)more, k), false, "ceil((%x%m)/%k)")     \
 	ROW(PLUS_ROUND_UP, oom_round_up(x + (uint64_t)more, k), false, "roundup(%x%m,%k)") \
-	ROW(POW2_PART, pow2_part(x, b, k), false, "pow2(b*%x/%k)")
+	ROW(POW2_PART, pow2_part(x, b, k), false, "pow2(b*%x/%k)")                       \
+	ROW(CHUNKS_BEFORE, chunks_before(tokens_of(b, x, more), k), true, "max(b*(%x%m)/%k-1,0)") \
+	ROW(CHUNKS_BEFORE_OF, chunks_before(tokens_of(x, (uint64_t)more, 0), k), true, "max(%x*%m/%k-1,0)")
 
 #define AS_ENUM(name, value, vanishes, text) LEN_##name,
 #define AS_VALUE(name, value, vanishes, text) case LEN_##name: return value;
@@ -233,6 +250,14 @@ uint16_t oom_len_plus_in_many(struct oom_tape *t, uint16_t m, uint64_t k)
 uint16_t oom_len_pow2_part(struct oom_tape *t, uint16_t m, uint64_t k)
 {
 	return length(t, m, LEN_POW2_PART, 1, k, 0);
+}
+
+uint16_t oom_len_chunks_before(struct oom_tape *t, uint16_t m, uint64_t k, uint64_t each)
+{
+	if (!each)
+		return length(t, m, LEN_CHUNKS_BEFORE, 1, k, -1);
+	return times(t, m, (struct oom_var){OOM_VAR_B, LEN_CHUNKS_BEFORE_OF, k > 0 && k < UINT32_MAX ? (uint32_t)k : 1,
+					    each < INT32_MAX ? (int32_t)each : INT32_MAX});
 }
 
 uint16_t oom_len_sequences(struct oom_tape *t, uint16_t m, uint64_t k)

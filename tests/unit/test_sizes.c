@@ -34,7 +34,7 @@ static void drop(struct oom_tape *t)
 }
 
 /* One of every length, times the batch where it can be. */
-enum { LENGTHS = 14 };
+enum { LENGTHS = 16 };
 static void one_of_each(struct oom_tape *t, uint16_t m[LENGTHS])
 {
 	const uint16_t all[LENGTHS] = {oom_len_const(t, t->m_b, 197),
@@ -50,7 +50,9 @@ static void one_of_each(struct oom_tape *t, uint16_t m[LENGTHS])
 				       oom_len_pow2_part(t, OOM_MONO_ONE, 10),
 				       oom_len_targets(t),
 				       oom_len_targets_min(t, 30),
-				       oom_len_sequences(t, OOM_MONO_ONE, 2)};
+				       oom_len_sequences(t, OOM_MONO_ONE, 2),
+				       oom_len_chunks_before(t, OOM_MONO_ONE, 64, 0),
+				       oom_len_chunks_before(t, OOM_MONO_ONE, 64, 100)};
 
 	memcpy(m, all, sizeof(all));
 	assert_int_equal(t->status, OOM_OK);
@@ -58,8 +60,8 @@ static void one_of_each(struct oom_tape *t, uint16_t m[LENGTHS])
 
 static void examples(void **state)
 {
-	static const uint64_t two[LENGTHS] = {394, 206, 198, 128, 4, 256, 6, 192, 200, 202, 32, 40, 30, 1},
-			      one[LENGTHS] = {197, 103, 99, 64, 2, 128, 3, 96, 101, 0, 16, 40, 30, 1};
+	static const uint64_t two[LENGTHS] = {394, 206, 198, 128, 4, 256, 6, 192, 200, 202, 32, 40, 30, 1, 2, 2},
+			      one[LENGTHS] = {197, 103, 99, 64, 2, 128, 3, 96, 101, 0, 16, 40, 30, 1, 0, 0};
 	struct oom_tape *t = tape();
 	uint16_t m[LENGTHS];
 
@@ -100,7 +102,7 @@ static void texts(void **state)
 	static const char *const want[LENGTHS] = {
 		"197", "(s+3)", "max(s-1,0)", "min(s,64)", "ceil(s/64)", "roundup(s,64)",
 		"(ceil(s/64)+1)", "(roundup(s,64)-64/2)", "(s+1 if b=1)", "(s+1 if b>1)",
-		"pow2(b*s/10)", "t", "min(t,30)", "ceil(b/2)"};
+		"pow2(b*s/10)", "t", "min(t,30)", "ceil(b/2)", "max(b*(s-1)/64-1,0)", "max(b*+100/64-1,0)"};
 	struct oom_tape *t = tape();
 	uint16_t m[LENGTHS];
 	char text[40];
