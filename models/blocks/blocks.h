@@ -225,6 +225,8 @@ struct oom_val oom_moe_parallel_experts(struct oom_tape *t, const struct oom_moe
 
 /* Positions of the tokens: a tensor of the model's, or of the batch's where samples share sequences. */
 struct oom_val oom_position_ids(struct oom_tape *t);
+/* Ids that a decoder begins with: labels, shifted by the model, or the batch's own where it gets no labels. */
+struct oom_val oom_decoder_ids(struct oom_tape *t, uint16_t tokens);
 
 /* The 4D mask transformers builds for a whole model, or none: causal / bidirectional, with a
  * sliding window (0: none). */

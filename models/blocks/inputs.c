@@ -7,10 +7,11 @@
 struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt,
 			     uint16_t mb, uint16_t mq, uint16_t mk)
 {
-	/* samples that share a sequence are kept apart by a mask, or by flash's own lengths
-	 * (masking_utils.py, find_packed_sequence_indices) */
-	const bool padded = t->plan->padding_mask || t->typed_mask ||
-			    (t->plan->packing && t->plan->attn != OOM_ATTN_FLASH),
+	/* samples that share a sequence are kept apart by a mask, or by flash's own lengths, of models that look where
+	 * they begin (masking_utils.py, find_packed_sequence_indices) */
+	const bool packed = t->plan->packing && t->plan->attn != OOM_ATTN_FLASH && causal &&
+			    !(t->arch && t->arch->family && t->arch->family->one_sample),
+		   padded = t->plan->padding_mask || t->typed_mask || packed,
 		   grad = t->grad;
 	/* a cache's keys stand before the batch's own: the kernels' causality does not say which */
 	const bool cached = causal && mq == t->m_s && mk == t->m_s && oom_prefix_tokens(t);
@@ -92,6 +93,13 @@ struct oom_val oom_position_ids(struct oom_tape *t)
 {
 	return t->plan->packing ? oom_input(t, "position ids", t->m_bs, 1, OOM_I64) :
 				  oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
+}
+
+/* shift_tokens_right(labels), or what DataCollatorForSeq2Seq adds (data/data_collator.py, decoder_input_ids). */
+struct oom_val oom_decoder_ids(struct oom_tape *t, uint16_t tokens)
+{
+	return t->no_labels ? oom_input(t, "decoder input ids", tokens, 1, OOM_I64) :
+			      oom_new(t, "decoder input ids", tokens, D(1), OOM_I64);
 }
 
 /* Checkpointing calls enable_input_require_grads: the output of a frozen embedding, or of any where

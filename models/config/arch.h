@@ -172,6 +172,8 @@ struct oom_family {
 	/* types whose layers have other names: PEFT's default, or all linear layers where it has none;
 	 * ends with a row without name, or NULL */
 	const struct oom_type_targets *type_targets;
+	/* its masks do not see where a packed sequence's samples begin: no position_ids are handed to create_causal_mask */
+	bool one_sample;
 	/* what its types have unless parse says otherwise */
 	enum oom_task task;
 	enum oom_norm norm;

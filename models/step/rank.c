@@ -17,13 +17,15 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	const uint64_t b = at->b, s = at->s - oom_virtual_tokens(p), tgt = at->t;
 	const bool full = oom_plan_stores(p) == OOM_FP32;
 	const struct oom_objective *o = oom_objective_of(p);
-	uint64_t x[5] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2),
-			 t->token_types ? b * s * 8 : 0};
+	uint64_t x[6] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2),
+			 t->token_types ? b * s * 8 : 0, 0};
 
 	if (task == OOM_TASK_IMAGE_CLS)
 		x[0] = b * (a->channels ? a->channels : 3) * side * side * (full ? 4 : 2);
 	else if (task == OOM_TASK_SEQ2SEQ) {
 		x[1] = b * tgt * 8;
+		if (o->no_labels && !o->inputs)         /* labels for the loss, and ids for the decoder */
+			x[5] = b * tgt * 8;
 		if (a->frame)
 			x[0] = b * (a->frames ? a->frames : s) * a->frame * (full ? 4 : 2);
 	}
@@ -37,13 +39,13 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	}
 	if (o->by_text) {                       /* ids and a mask each */
 		x[2] = 0;
-		for (int i = 0; i < 5; i++)
+		for (int i = 0; i < 6; i++)
 			x[i] *= (uint64_t)p->texts;
 	}
 	*rounded = 0;
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 		*rounded += oom_block(x[i]);
-	return x[0] + x[1] + x[2] + x[3] + x[4];
+	return x[0] + x[1] + x[2] + x[3] + x[4] + x[5];
 }
 
 /* An eighth of what sound.c lets pass. */

@@ -279,7 +279,7 @@ static struct oom_val dia_step(struct oom_tape *t, const struct oom_arch *a)
 	head.vocab = a->vocab * own->channels;
 	t->scope = "embeddings.embed";
 	embed = oom_param(t, "weight", head.vocab, a->d_model, OOM_P_EMBEDDING);
-	ids = oom_name(&f, oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64));
+	ids = oom_name(&f, oom_decoder_ids(t, m_bt));
 	x = oom_op_embedding_param(t, embed, ids, head.vocab, D(a->d_model));
 	x = run_stack(t, &dec, a->n_layers, oom_input_grads(t, x));
 	x = oom_lm_head(t, &head, x, embed, "logits_dense", false);

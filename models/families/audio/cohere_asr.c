@@ -115,7 +115,7 @@ static struct oom_val cohere_asr_step(struct oom_tape *t, const struct oom_arch 
 	oom_weights_begin(t, &encoder);
 	parakeet(t, parakeet_of(a));
 	oom_weights_end(t, &encoder);
-	ids = oom_name(&f, oom_new(t, "decoder input ids", dec.m_tokens, D(1), OOM_I64));
+	ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_new(t, "speech features", t->m_bs,

@@ -289,7 +289,7 @@ static struct oom_val speech_step(struct oom_tape *t, const struct oom_arch *a)
 		return oom_none();
 	dec.m_src_len = oom_len_ceil(t, OOM_MONO_ONE, shrink);
 	dec.m_src = oom_mono_mul(t, t->m_b, dec.m_src_len);
-	ids = oom_name(&f, oom_new(t, "decoder input ids", dec.m_tokens, D(1), OOM_I64));
+	ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = kind_of(a)->encoder(t, a, x, dec.m_src_len);

@@ -226,7 +226,7 @@ static struct oom_val whisper_step(struct oom_tape *t, const struct oom_arch *a)
 	if (alone) {
 		ids = oom_input(t, "input_ids", dec.m_tokens, 1, OOM_I64);
 	} else {
-		ids = oom_name(&f, oom_new(t, "decoder input ids", dec.m_tokens, D(1), OOM_I64));
+		ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 		dec.encoded = oom_name_shared(&f, run_encoder(t, &enc));
 		if (oom_cond_above(t, oom_len_targets(t), a->max_positions))
 			t->warning = "more labels than max_target_positions: they are cut there";

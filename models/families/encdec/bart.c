@@ -405,7 +405,7 @@ static struct oom_val bart_step(struct oom_tape *t, const struct oom_arch *a)
 	e = oom_encdec_tables(t, a, NULL, !own->speech);
 	if (own->speech)
 		speech_encoder(t, a);
-	ids = oom_name(&f, oom_new(t, "decoder input ids", dec.m_tokens, D(1), OOM_I64));
+	ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 	x = own->speech ? oom_new(t, "speech features", t->m_bs, D(a->d_model),
 				  (enum oom_dtype)e.shared.dt) :
 			  text_encoder(t, a, e.encoder);
@@ -422,6 +422,7 @@ const struct oom_family oom_family_bart = {
 	.name = "bart",
 	.summary = "encoder-decoder with learned positions and cross-attention",
 	.source = "transformers 5.12 models/bart/modeling_bart.py",
+	.one_sample = true,
 	.types = bart_types,
 	.lora_targets = "q_proj+v_proj",
 	.keys = bart_keys,

@@ -133,7 +133,7 @@ static struct oom_val fsmt_model(struct oom_tape *t, const struct oom_arch *a,
 		t->scope = "decoder.embed_tokens";
 		dec_embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	}
-	ids = oom_name(&f, oom_new(t, "decoder input ids", t->m_bs, D(1), OOM_I64));
+	ids = oom_name(&f, oom_decoder_ids(t, t->m_bs));
 	dec.mask = oom_name(&f, oom_new(t, "causal mask", oom_mono_mul(t, t->m_s, t->m_s), D(1),
 					(enum oom_dtype)embed.dt));
 	enc.cross_mask = oom_name(&f, padding_mask(t));

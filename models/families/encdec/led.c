@@ -99,7 +99,7 @@ static struct oom_val led_step(struct oom_tape *t, const struct oom_arch *a)
 	t->warning = "LED is counted without global attention, which a batch asks for with "
 		     "global_attention_mask";
 	e = oom_encdec_tables(t, a, NULL, true);
-	ids = oom_name(&f, oom_new(t, "decoder input ids", dec.m_tokens, D(1), OOM_I64));
+	ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 	dec.encoded = oom_name_shared(&f, led_encoder(t, a, e.encoder));
 	x = oom_name(&f, led_decoder(t, &dec, e.decoder, ids));
 	bias = oom_input(t, "final_logits_bias", OOM_MONO_ONE, a->vocab,

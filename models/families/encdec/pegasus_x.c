@@ -232,7 +232,7 @@ static struct oom_val pegasus_x_step(struct oom_tape *t, const struct oom_arch *
 		return oom_none();
 	t->warning = "Pegasus-X: the global tokens' way from layer to layer is approximated";
 	e = oom_encdec_tables(t, a, NULL, true);
-	ids = oom_name(&f, oom_new(t, "decoder input ids", dec.m_tokens, D(1), OOM_I64));
+	ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 	dec.encoded = oom_name_shared(&f, run_encoder(t, a, e.encoder));
 	x = oom_name(&f, run_decoder(t, &dec, e.decoder, ids));
 	x = oom_seq2seq_tail(t, a, x, e.shared, "lm_head", dec.m_tokens);

@@ -105,7 +105,7 @@ static struct oom_val prophetnet_step(struct oom_tape *t, const struct oom_arch 
 	dec.alone = alone;
 	dec.self_attention = stream_attention;
 	e = oom_encdec_tables(t, a, names, !alone);
-	ids = oom_name(&f, oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64));
+	ids = oom_name(&f, oom_decoder_ids(t, m_bt));
 	if (!alone)
 		dec.encoded = oom_name_shared(&f, prophetnet_encoder(t, a, &kind, e.encoder));
 	dec.mask = oom_encdec_mask(t, &dec, true, (enum oom_dtype)e.shared.dt, m_t, m_t);

@@ -388,7 +388,7 @@ static struct oom_val t5gemma_step(struct oom_tape *t, const struct oom_arch *a)
 		if (merged)
 			oom_param(t, "eoi_embedding", 0, a->d_model, 0);
 	}
-	ids = oom_name(&f, oom_new(t, "decoder input ids", dec.m_tokens, D(1), OOM_I64));
+	ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 	x = t5gemma_stack(t, &enc, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64));
 	dec.encoded = oom_name_shared(&f, x);
 	x = oom_name(&f, t5gemma_stack(t, &dec, dec_embed, ids));

@@ -180,6 +180,7 @@ const struct oom_family oom_family_bert = {
 	.summary = "encoder with learned positions, plain feed-forward, dropout; norms after or "
 		   "before",
 	.source = "transformers 5.12 models/bert/modeling_bert.py",
+	.one_sample = true,
 	.types = types,
 	.lora_targets = "query+value",
 	.keys = bert_keys,

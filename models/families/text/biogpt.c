@@ -148,6 +148,7 @@ const struct oom_family oom_family_biogpt = {
 	.name = "biogpt",
 	.summary = "pre-norm decoder with scaled embeddings and a last norm",
 	.source = "transformers 5.12 models/biogpt/modeling_biogpt.py",
+	.one_sample = true,
 	.types = biogpt_types,
 	.norm = OOM_NORM_LAYER,
 	.lora_targets = "q_proj+v_proj",

@@ -220,6 +220,7 @@ const struct oom_family oom_family_falcon = {
 	.name = "falcon",
 	.summary = "parallel decoder, fused qkv with few key heads, rotary positions or ALiBi",
 	.source = "transformers 5.12 models/falcon/modeling_falcon.py",
+	.one_sample = true,
 	.types = OOM_TYPE("falcon"),
 	.norm = OOM_NORM_LAYER,
 	.lora_targets = "query_key_value",

@@ -275,6 +275,7 @@ const struct oom_family oom_family_gpt_oss = {
 	.summary = "attention sinks, alternating sliding windows, experts with biases and clamped "
 		   "gates",
 	.source = "transformers 5.12 models/gpt_oss/modeling_gpt_oss.py",
+	.one_sample = true,
 	.types = OOM_TYPE("gpt_oss"),
 	.norm = OOM_NORM_RMS_FP32,
 	.lora_targets = "q_proj+v_proj",

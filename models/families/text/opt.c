@@ -111,6 +111,7 @@ const struct oom_family oom_family_opt = {
 	.name = "opt",
 	.summary = "decoder with learned positions and ReLU feed-forward",
 	.source = "transformers 5.12 models/opt/modeling_opt.py",
+	.one_sample = true,
 	.types = OOM_TYPE("opt"),
 	.lora_targets = "q_proj+v_proj",
 	.keys = opt_keys,
