@@ -14,8 +14,8 @@ static const struct t5_kind mt5 = {
 static const struct t5_kind umt5 = {
 	.feed_forward = "gated-gelu", .each = true, .forced_tie = true, .scale = T5_SCALE_TIED};
 static const struct t5_kind switch_transformers = {
-	.each = true, .table_once = true, .experts = true, .own_tables = true};
-static const struct t5_kind longt5 = {.blocks = true, .own_tables = true};
+	.each = true, .table_once = true, .experts = true, .own_tables = true, .looks = true};
+static const struct t5_kind longt5 = {.blocks = true, .own_tables = true, .looks = true};
 static const struct t5_kind pop2piano = {.features = true, .own_head = true, .own_tables = true};
 static const struct t5_kind udop = {.layout = true, .forced_tie = true, .scale = T5_SCALE_TIED};
 
@@ -233,6 +233,37 @@ static struct oom_val t5_feed_forward(struct oom_tape *t, const struct oom_arch 
 	return oom_leave(&f, oom_op_linear(t, "wo", y, D(a->d_model), 0));
 }
 
+/* isinf(x): abs(x) == inf. */
+static void look_for_infinities(struct oom_tape *t, struct oom_val x)
+{
+	struct oom_frame f = {.t = t};
+
+	oom_name(&f, oom_new_like(t, "abs", x, OOM_DT_F16));
+	oom_name(&f, oom_new_like(t, "isinf", x, OOM_U8));
+	oom_leave(&f, oom_none());
+}
+
+/* In fp16 infinities are clamped away, by bounds that are tensors (modeling_t5.py T5Block.forward): what was clamped and
+ * both bounds are kept, and the value of the bound has a name.  x is the caller's. */
+static struct oom_val clamped(struct oom_frame *caller, const struct oom_arch *a, struct oom_val x)
+{
+	struct oom_frame f = {.t = caller->t};
+	struct oom_tape *t = f.t;
+	struct oom_val y, low, high;
+
+	if (x.dt != OOM_DT_F16 || t5_kind_of(a)->looks)
+		return x;
+	look_for_infinities(t, x);
+	high = oom_name(caller, oom_new(t, "where", OOM_MONO_ONE, D(1), OOM_F32));
+	low = oom_name(&f, oom_new(t, "neg", OOM_MONO_ONE, D(1), OOM_F32));
+	y = oom_op_unary(t, OOM_CLAMP, x);
+	if (y.node >= 0 && oom_wants_grad(t, x)) {
+		oom_node_save(t, y.node, low);
+		oom_node_save(t, y.node, high);
+	}
+	return oom_name(caller, oom_leave(&f, y));
+}
+
 static struct oom_val t5_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct t5_stack *s = ctx;
@@ -240,14 +271,14 @@ static struct oom_val t5_block(struct oom_tape *t, const void *ctx, uint32_t i, 
 	struct oom_val y;
 
 	/* (cross_)attention_outputs hold the sums */
-	x = oom_name(&f, t5_attend(t, s, i, x, false));
+	x = clamped(&f, s->a, oom_name(&f, t5_attend(t, s, i, x, false)));
 	if (s->decoder)
-		x = oom_name(&f, t5_attend(t, s, i, x, true));
+		x = clamped(&f, s->a, oom_name(&f, t5_attend(t, s, i, x, true)));
 	y = norm(t, "layer_norm", x);
 	y = t5_kind_of(s->a)->experts && t5_is_sparse(s, i) ? t5_experts(t, s->a, y) :
 							      t5_feed_forward(t, s->a, y);
 	y = oom_name(&f, y);
-	return oom_leave(&f, oom_op_add(t, x, oom_op_dropout(t, y, s->a->dropout)));
+	return oom_leave(&f, clamped(&f, s->a, oom_name(&f, oom_op_add(t, x, oom_op_dropout(t, y, s->a->dropout)))));
 }
 
 /* An additive mask, made whatever attention the plan asks for: T5 has only the one written out.
@@ -389,12 +420,12 @@ static struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a)
 	}
 	t5_idle_parts(t, a);
 	if (classes)
-		ids = oom_name(&f, oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64));
+		ids = oom_name(&f, oom_decoder_ids(t, m_bt));
 	x = t5_run_stack(t, &enc, enc_embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),
 			 a->n_layers);
 	dec.encoded = oom_name_shared(&f, x);
 	if (!classes)
-		ids = oom_name(&f, oom_new(t, "decoder input ids", m_bt, D(1), OOM_I64));
+		ids = oom_name(&f, oom_decoder_ids(t, m_bt));
 	x = oom_name(&f, t5_run_stack(t, &dec, embed, ids, a->dec_layers));    /* decoder_outputs */
 	x = classes ? oom_seq2seq_cls(t, a, x) : t5_tail(t, a, x, embed, m_bt);
 	oom_returns(t, oom_give(&f, dec.encoded));

@@ -22,6 +22,7 @@ struct t5_kind {
 	bool layout;    /* image patches and boxes beside the text (UDOP) */
 	bool own_head;  /* the head is never tied */
 	bool forced_tie;        /* its config class ties the head, whatever the file says */
+	bool looks;     /* fp16 is clamped only where an infinity is seen (LongT5, Switch) */
 	enum t5_scale scale;
 	/* untied, encoder and decoder have tables of their own beside the shared one */
 	bool own_tables;
