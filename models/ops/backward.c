@@ -301,10 +301,12 @@ static void run_node(struct oom_tape *t, int32_t i)
 		return;
 	}
 	if (n->kind == OOM_NODE_CKPT) {
-		if (oom_ckpt_reenters(t->plan))
+		if (oom_ckpt_reenters(t->plan)) {
+			/* what its function was given belongs to the node, which lives as long as the loss */
 			reenter(t, i);
-		else
-			recompute(t, i);
+			return;
+		}
+		recompute(t, i);
 		drop_held(t, i);
 		return;
 	}
@@ -377,7 +379,7 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 		t->mult = 1;
 		at = r.node0 - 1;
 	}
-	if (t->n_layers)
+	if (t->n_layers && !oom_ckpt_reenters(t->plan))
 		drop_held(t, -1);
 	run_nodes(t, at, 0);
 	drop_held(t, -1);
