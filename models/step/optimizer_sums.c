@@ -214,6 +214,7 @@ static void add_slots(const struct oom_optimizer *o, const struct oom_param *p, 
 		out->rounded += oom_block(bytes) * n;
 		out->small += p->elems < OOM_SMALL_TENSOR ? oom_block(bytes) * n : 0;
 		out->paged += away * n;
+		out->again += shared ? oom_block(bytes) * (p->count - n) : 0;
 		once |= shared && bytes;
 	}
 	out->shared |= once;

@@ -137,6 +137,7 @@ size_t oom_next_stepped(const struct oom_stepped *s, size_t after);
 struct oom_state_sums {
 	uint64_t bytes, rounded, temps[2], paged;
 	uint64_t small;                 /* the part of `rounded` in tensors below OOM_SMALL_TENSOR elements */
+	uint64_t again;                 /* what all tensors share, as many times more as an optimizer for each makes it */
 	bool shared;                    /* what all tensors share is included */
 	bool ready;
 };

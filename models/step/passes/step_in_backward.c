@@ -70,11 +70,13 @@ static void grad(struct oom_rewrite *w, int32_t row)
 
 static const struct oom_hooks hooks = {.grad = grad};
 
-/* States come with the first gradients; all of them are counted from there on. */
+/* States come with the first gradients; all of them are counted from there on.  Every parameter has an optimizer of its
+ * own, and with it what one makes for all: the tables of 8-bit codes. */
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
 	if (optimizer(p)->in_backward)
 		return;
+	s->hold[OOM_HOLD_STATE].bytes += s->in.state->again;
 	if (!optimizer(p)->early)
 		s->hold[OOM_HOLD_STATE].from = OOM_AT_BACKWARD;
 	s->temps[0] = s->temps[1] = 0;
