@@ -99,6 +99,7 @@ struct oom_val oom_op_matmul_tied(struct oom_tape *t, const char *name, struct o
 	struct oom_val y, given;
 
 	l.w = w = oom_token_rows(t, oom_saved_copy(t, name, w));
+	l.bias = bias = oom_saved_copy(t, name, bias);
 	t->scope = name;
 	oom_adapter_open(t, &l, 0);
 	t->scope = scope;
@@ -139,7 +140,7 @@ bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name,
 				 (oom_quantised_open(t, out.n, in, flags) ? OOM_P_QUANTISED : 0));
 	l->w = oom_saved_copy(t, name, l->w);
 	if (flags & OOM_BIAS)
-		l->bias = oom_param(t, "bias", 0, out.n, 0);
+		l->bias = oom_saved_copy(t, name, oom_param(t, "bias", 0, out.n, 0));
 	oom_adapter_open(t, l, 0);
 	if (l->adapter && l->bias.node <= -2 && t->plan->lora_bias == OOM_LORA_BIAS_LORA) {
 		t->params[-2 - l->bias.node].trainable = true;

@@ -191,7 +191,7 @@ struct oom_val oom_saved_copy(struct oom_tape *t, const char *word, struct oom_v
 	if (!p || !oom_saves(t->plan, word))
 		return w;
 	t->scope = word;
-	copy = oom_param(t, "modules_to_save.weight", p->rows, p->cols,
+	copy = oom_param(t, p->rows ? "modules_to_save.weight" : "modules_to_save.bias", p->rows, p->cols,
 			 (p->flags & (OOM_P_EMBEDDING | OOM_P_HEAD)) | OOM_P_SAVED);
 	t->scope = scope;
 	return copy;
