@@ -254,7 +254,7 @@ static struct oom_val shared_mlp(struct oom_tape *t, const struct oom_moe *m, st
 	if (m->glu != OOM_GLU)
 		return oom_glu_mlp(t, m, x, f, m->glu == OOM_GLU_OAI);
 	return m->ungated ? oom_plain_mlp(t, x, "up_proj", "down_proj", m->act, f, m->latent_bias) :
-			    oom_gated_mlp(t, x, m->act, f, false);
+			    oom_gated_mlp(t, x, m->act, f, m->latent_bias);
 }
 
 /* The experts, in a space of their own when there is one. */

@@ -9,7 +9,8 @@ with transformers 5.12.1, torch 2.14.1.  A line: task, parameters, trained ones,
 class that transformers' auto mapping has for the type and the task.  The forms of a type:
   nothing but the type; every key written out; one key changed, the others left out, under its own and its old name
   (attribute_map); a composite's sub config absent, empty, with its type alone, with one key.
-Of the changed keys a few a type are drawn (seeded), so that the file stays small; the last 98 lines are seed 77's over 70 types.
+Of the changed keys a few a type are drawn (seeded), so that the file stays small; 98 lines are seed 77's over 70 types.
+The last 221 are of two to four keys changed at once, some by their old names, over as many types (seed 424).
 """
 import json
 import random

@@ -193,7 +193,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 				  .bias_param = k->sandwich, .shared_first = k->sandwich,
 				  .route_late = k->route_late, .route_plain = k->plain_softmax,
 				  .combine_fp32 = !k->twice && own->combine_fp32,
-				  .zero_experts = own->zero_experts};
+				  .latent_bias = a->mlp_bias, .zero_experts = own->zero_experts};
 
 	return oom_moe_mlp(t, &m, x);
 }

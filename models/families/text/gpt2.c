@@ -45,8 +45,8 @@ static void gpt2_parse(struct oom_arch *a)
 	oom_read_rows(a, kind->keys);
 	if (kind->multi_query && oom_read_bool(r, "multi_query", true))
 		a->n_kv_heads = 1;
-	if (kind->multi_query && oom_read_bool(r, "add_cross_attention", false))
-		oom_read_fail(r, "gpt_bigcode with cross-attention is not modelled");
+	if (oom_read_bool(r, "add_cross_attention", false))
+		oom_read_fail(r, "%s with cross-attention is not modelled", a->model_type);
 	oom_check_heads(a);
 }
 
