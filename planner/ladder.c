@@ -1,8 +1,8 @@
 /* The climb.
  *
  * A rung is judged by pricing the plan with and without it; it is never credited with a declared
- * saving.  One that does not lower the peak is left out.  After the fit each is tried without, and the
- * micro-batch is raised again towards the asked one as far as it goes. */
+ * saving.  One that does not lower the peak is left out.  Once the plan fits, it is tried without each of
+ * them, and the micro-batch is raised again towards the one asked for, as far as it goes. */
 #include "oomplan/ladder.h"
 
 #include <stdio.h>
@@ -239,7 +239,7 @@ void oom_plan_settle_for(struct oom_plan *p, const struct oom_model *model, char
 		oom_plan_settle_batch(p, note);
 }
 
-/* Asked for something that does not run: the climb begins from what would. */
+/* If what was asked for does not run, the climb begins from what would. */
 static enum oom_status mend(struct climb *c)
 {
 	struct oom_ladder *l = c->l;

@@ -1,13 +1,12 @@
 /* Host RAM and disk (playbook M3).
  *
  *   loading  every rank reads the checkpoint: all of it, or one safetensors shard at a time with
- *   low_cpu_mem_usage
- *            (transformers modeling_utils.py); sharded engines build on the meta device, rank 0
- *            alone holds it
- *   saving   a gathered state dict lies on rank 0: weights, and with FSDP's full state dict the
- *   optimizer's too; sharded saving
- *            holds nothing (DeepSpeed and FSDP sharded checkpoints)
- *   loader   workers x prefetch_factor batches, and a process each (torch.utils.data)
+ *            low_cpu_mem_usage (transformers modeling_utils.py); sharded engines build on the meta
+ *            device, and rank 0 alone holds it
+ *   saving   a gathered state dict lies on rank 0: the weights, and with FSDP's full state dict the
+ *            optimizer's states too; sharded saving holds nothing (DeepSpeed's and FSDP's sharded
+ *            checkpoints)
+ *   loader   workers x prefetch_factor batches, and a process per worker (torch.utils.data)
  */
 #include "oomplan/host.h"
 
@@ -21,7 +20,7 @@
 #define SHARD 5000000000u
 
 /* Optimizer state in a checkpoint: as it is kept; beside 16-bit weights DeepSpeed and Megatron write
- * an fp32 master copy and fp32 moments (formulas of their own documents: 2 + 12 bytes a
+ * an fp32 master copy and fp32 moments (formulas of their own documents: 2 + 12 bytes per
  * parameter).  FSDP's mixed precision keeps in 32 bit what the tape counts in 16. */
 static uint64_t saved_state(const struct oom_plan *p, const struct oom_eval *e, bool half)
 {

@@ -2,8 +2,8 @@
  *
  * Live bytes at a moment are a sum over storages, and many storages have the same size for every
  * batch: counting them by class of size turns each moment into a short list of counts.  A moment
- * that another covers can never be the peak alone and is dropped; what remains, some ten moments a
- * pass, is all that an evaluation has to look at. Repeated layers enter as in timeline.c: a
+ * that another covers can never be the peak alone and is dropped; what remains, some ten moments per
+ * pass, is all that an evaluation has to look at.  Repeated layers enter as in timeline.c: a
  * moment inside counts at the first and at the last repetition. */
 #include "compiled.h"
 
@@ -152,7 +152,7 @@ static enum oom_status compile_pass(struct oom_compiled *c, const struct oom_tap
 		switch (ev & 3) {
 		case OOM_EV_ALLOC:
 			cur[k] += w;
-			/* an allocation right after this one has all this one has */
+			/* an allocation right after this one has all that this one has */
 			if (i + 1 == s->n || s->ev[i + 1] < 0 ||
 			    (s->ev[i + 1] & 3) != OOM_EV_ALLOC) {
 				add(now, cur, c->n_classes, &full);

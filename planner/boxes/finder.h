@@ -15,7 +15,7 @@ struct group {
 	char interconnect[32];
 	double network_gbps;            /* 0 = unknown */
 	struct oom_search found;
-	bool science;                   /* found only with what must be allowed */
+	bool science;                   /* a plan was found only with a change that must be allowed */
 	uint64_t short_bytes;           /* of the cards, when nothing fits */
 	bool layout;                    /* nothing could even run */
 	/* of the plan found, and of those beside it */
@@ -34,7 +34,7 @@ struct finder {
 	struct oom_evaluator *ev;
 	struct group *group;
 	size_t n_groups, cap_groups, last;      /* last: asked about */
-	time_t now;                     /* looked at once: all prices are as old as on one day */
+	time_t now;                     /* read once, so that all prices have their age on the same day */
 	struct oom_error *err;
 };
 
@@ -42,7 +42,7 @@ struct finder {
 struct oom_box finder_blank(const struct finder *f, const struct oom_offer *o, int64_t nodes, double usd_h);
 /* The global batch over the plan's GPUs. */
 void finder_lay_batch(const struct finder *f, struct oom_plan *p);
-/* Whether the step that was asked for has fewer sequences than so many GPUs have ranks for them. */
+/* Whether the step that was asked for has fewer sequences than so many GPUs have ranks. */
 bool finder_batch_is_small(const struct finder *f, int64_t gpus);
 /* The card with the links of the group's machines, written to *card. */
 const struct oom_gpu *finder_as_linked(const struct finder *f, const struct group *g, struct oom_gpu *card);
@@ -67,7 +67,7 @@ struct finder_turn {
 };
 struct finder_turn *finder_turns(const struct oom_offers *offers);
 
-/* nodes.c: exactly the nodes asked for, or as few as do. */
+/* nodes.c: exactly the nodes asked for, or as few as suffice. */
 enum oom_status finder_one_offer(struct finder *f, const struct oom_offer *o, struct oom_box *b);
 /* Guesses that would be on the front are searched for; the others are no points. */
 enum oom_status finder_settle_points(struct finder *f);

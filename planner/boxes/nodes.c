@@ -1,4 +1,4 @@
-/* How many machines of an offer: as many as were asked for, or as few as do. */
+/* How many machines of an offer: as many as were asked for, or as few as suffice. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -34,8 +34,8 @@ static enum oom_status point(struct finder *f, const struct oom_box *b)
 	return OOM_OK;
 }
 
-/* How many to try after n: where it fits and is late, as many as the days ask for, were there nothing
- * between the nodes; else twice as many.  0: late with all of them. */
+/* How many to try after n: if it fits and is late, as many as the days ask for if the network between nodes took no
+ * time; otherwise twice as many.  0: it is late with all of them. */
 static int64_t next_nodes(const struct finder *f, const struct oom_box *b, int64_t n, int64_t most)
 {
 	const double asked = fits(b) ? ceil((double)b->nodes * b->days / f->q->deadline_days) :
@@ -44,7 +44,7 @@ static int64_t next_nodes(const struct finder *f, const struct oom_box *b, int64
 	return asked > (double)most ? 0 : asked > (double)n ? (int64_t)asked : n + 1;
 }
 
-/* The nodes that come nearest to the deadline, where none meets it: all of them, unless fewer are as early. */
+/* The number of nodes that comes nearest to the deadline if none meets it: all of them, unless fewer are as early. */
 static enum oom_status nearest_nodes(struct finder *f, const struct oom_offer *o, int64_t most, struct oom_box *b)
 {
 	struct oom_box all;
@@ -60,8 +60,8 @@ static enum oom_status nearest_nodes(struct finder *f, const struct oom_offer *o
 	return st;
 }
 
-/* More nodes only where fewer do not do: doubled until it fits, then the fewest between the last that did
- * not and it; more where that is late. */
+/* More nodes only if fewer do not suffice: doubled until the plan fits, then the fewest between that number and the last
+ * that did not; more if that is late. */
 static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o, int64_t most,
 				    struct oom_box *b)
 {

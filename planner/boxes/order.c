@@ -31,7 +31,7 @@ static double key_of(const struct oom_box *b, const struct oom_box_query *q)
 	return isnan(k) ? INFINITY : k;
 }
 
-/* What stands in the way of a row, the gravest most: what is missing, a change that must be allowed, no
+/* What stands in the way of a row; the graver, the larger the number: what is missing, a change that must be allowed, no
  * price, a missed deadline or budget, a price that is old. */
 static int behind(const struct oom_box *b)
 {
@@ -57,13 +57,13 @@ static int better(const void *x, const void *y)
 	return strcmp(a->offer->instance, b->offer->instance);
 }
 
-/* The price of what is compared: of the whole training, or an hour's. */
+/* The price of what is compared: the whole training, or one hour. */
 static double price_of(const struct oom_box *b)
 {
 	return isnan(b->days) ? b->usd_h : b->usd;
 }
 
-/* The greater, the earlier it is done.  Days count interruptions, which more machines have more of. */
+/* The greater, the earlier the run is done.  Days include interruptions, of which more machines have more. */
 static double speed_of(const struct oom_box *b)
 {
 	return isnan(b->days) ? b->tokens_per_s : 1 / b->days;

@@ -17,7 +17,7 @@
 #define GPU_HOURS_TO_FAILURE 50700.0
 /* A run that starts again reads its checkpoint and builds everything anew (estimated). */
 #define RESTART_S 600.0
-/* A checkpoint is written to a disk of a node's (estimated: network volumes of the large clouds do
+/* A checkpoint is written to one of a node's disks (estimated: network volumes of the large clouds do
  * 1 GB/s and more). */
 #define WRITE_BYTES_S 1e9
 

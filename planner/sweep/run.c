@@ -1,8 +1,8 @@
 /* Running a sweep: blocks of rows are computed by threads and written in order.
  *
  * A block's rows depend on its number alone, so the output is the same for any number of threads
- * and any cut into shards. Finished blocks wait in a ring of buffers for those before them; nobody
- * waits for his turn to write, only for a free buffer.  Memory is the ring. */
+ * and any cut into shards. Finished blocks wait in a ring of buffers for those before them; no
+ * thread waits for its turn to write, only for a free buffer.  The ring is all the memory that this takes. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

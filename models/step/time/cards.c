@@ -117,7 +117,7 @@ static double link_of(const struct oom_gpu *gpu, double host, bool *nvlink)
 #define POWER_EXPONENT 0.6
 #define POWER_NAMED 400                 /* watts at which per_watt is stated */
 
-/* Flops a second that large products keep up: the smaller of what the units do and what the power
+/* FLOPs per second that large products sustain: the smaller of what the units do and what the power
  * feeds; near both, less than either. */
 static double sustained(const struct oom_gpu *gpu, const struct oom_card_class *c, double peak)
 {

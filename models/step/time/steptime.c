@@ -27,7 +27,7 @@
 /* States kept in blocks with a scale each are looked up, and the nearest of 256 values is searched, on the units of fp32:
  * an update of 1 billion parameters takes 47 ms on a V100, of 15.7 fp32 Tflop/s, where its bytes take 22 (Dettmers et al.
  * 2021, arXiv:2110.02861, table 5: Adam). */
-#define BLOCKWISE 630.0                 /* fp32 operations a parameter, at 0.85 of the units */
+#define BLOCKWISE 630.0                 /* fp32 operations per parameter, at 0.85 of the units */
 /* DeepSpeedCPUAdam and torch's fused CPU Adam are bound by host memory: weights and states there and back and
  * the gradient, 28 bytes per parameter where two states and they are fp32 and half of that where an engine keeps no
  * fp32 copy of 16-bit weights, at about 100 GB/s of a node (deepspeed/ops/adam: 1 billion parameters in 0.3 s). */
@@ -149,7 +149,7 @@ static double exchange(const struct step *s, struct oom_peers p)
 		       oom_exchange_seconds(&s->speed, p, w->expert_bytes, w->expert_calls);
 }
 
-/* Model parallelism; returns what a micro-step takes more. */
+/* Model parallelism; returns by how much a micro-step takes longer. */
 static double talk(struct step *s, double micro)
 {
 	const struct oom_plan *p = s->plan;
