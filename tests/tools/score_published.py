@@ -71,13 +71,32 @@ def gptq(knobs):
 RESIZED = tempfile.mkdtemp()
 
 
+def changed(path, config, name):
+    out = os.path.join(RESIZED, f"{os.path.basename(path)[:-5]}+{name}.json")
+    json.dump(config, open(out, "w"))
+    return out
+
+
 def resized(path, added):
     """A config whose vocabulary a trainer made larger."""
     config = json.load(open(path))
     config["vocab_size"] += added
-    out = os.path.join(RESIZED, f"{os.path.basename(path)[:-5]}+{added}.json")
-    json.dump(config, open(out, "w"))
-    return out
+    return changed(path, config, added)
+
+
+def as_litgpt(knobs):
+    """litgpt (litgpt/model.py) makes q, k and v in one product: where every head has its own keys, v is a view that keeps
+    the product, as in transformers' Phi-3."""
+    path = knobs["model"]
+    config = json.load(open(path))
+    heads = config.get("num_attention_heads")
+    if config.get("model_type") != "llama" or config.get("num_key_value_heads", heads) != heads:
+        return
+    config.update(model_type="phi3", architectures=["Phi3ForCausalLM"], pad_token_id=0)
+    knobs["model"] = changed(path, config, "litgpt")
+    joined = dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj") | dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj")
+    if knobs.get("lora_targets"):
+        knobs["lora_targets"] = "+".join(dict.fromkeys(joined.get(n, n) for n in knobs["lora_targets"].split("+")))
 
 
 # ---- one rule a source; old: evaluate.py's own
@@ -110,6 +129,7 @@ def litgpt(row, old):
         knobs["fused_ce"] = "chunked"
     if "head" in row["lora_targets"]:
         missing.append("adapters of the head")
+    as_litgpt(knobs)
     return knobs, missing
 
 
