@@ -30,6 +30,11 @@
 /* The line from which on a command's options stand behind a comment, which ends it for the shell. */
 #define ARGS_CUT "(cut)"
 
+/* A map: options in which other commands of a script that train differ from the one that is read, and ARGS_FILE for
+ * another settings file; its line is that of the first of them. */
+#define ARGS_OTHERS "(others)"
+#define ARGS_FILE "(file)"
+
 /* A map: options that a script of Python declares, and their defaults. */
 #define ARGS_OPTIONS "(options)"
 /* The tag of an option that a command does not have and whose default its script gives. */
@@ -99,5 +104,7 @@ bool args_pins_of_line(struct doc *doc, struct doc_node *root, const char *text,
 		       uint32_t line);
 /* Whether a command begins with something that starts a training program. */
 bool args_is_launch(const struct args_word *words, size_t n);
+/* Whether it is a framework's own command that trains: "swift sft". */
+bool args_is_trainer(const struct args_word *words, size_t n);
 
 #endif

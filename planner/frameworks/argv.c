@@ -393,6 +393,17 @@ bool args_is_launch(const struct args_word *w, size_t n)
 	return false;
 }
 
+bool args_is_trainer(const struct args_word *w, size_t n)
+{
+	for (size_t i = 0; i < n && i < 400; i++) {
+		const struct launcher *l = launcher_at(w + i, n - i);
+
+		if (l && l->kind == PROGRAM)
+			return true;
+	}
+	return false;
+}
+
 enum oom_status doc_read_words(struct doc *doc, const struct args_word *words, size_t n,
 			       const char *file, struct oom_error *err)
 {

@@ -83,6 +83,8 @@ void part_follow_script(struct fw_part *p);
 void part_run(struct fw_part *part);
 /* told.c: what only a stranger's program, or a key that nobody knows, decides is said to be a guess. */
 void part_tell(struct fw_part *p);
+/* The same of what stands beside the command that is read. */
+void part_tell_others(struct fw_part *p);
 struct fact *part_fact(const struct fw_part *part, const char *knob);
 
 /* values.c: "${a.b}" and "${VAR:-word}" replaced where the file itself says what they are. */

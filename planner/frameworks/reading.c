@@ -416,15 +416,7 @@ void part_run(struct fw_part *p)
 
 		reading_add(p->reading, &s);
 	}
-	if (doc_member(p->root, ARGS_CUT) && !p->command) {
-		const struct oom_setting s = {
-			.key = "#", .value = "", .knob = "", .knob_value = "", .file = p->file,
-			.line = doc_member(p->root, ARGS_CUT)->line, .source = "", .kind = OOM_SETTING_UNMODELLED,
-			.note = "a comment or a blank behind a backslash ends the command before this line, for the shell: "
-				"options from here on are read as if it did not"};
-
-		reading_add(p->reading, &s);
-	}
+	part_tell_others(p);
 	if (p->root && p->root->kind == DOC_MAP)
 		walk(p, p->root, "", false, 0);
 	if (!p->command) {

@@ -123,7 +123,7 @@ const struct framework *recognise(const struct doc_node *root)
 
 enum oom_status not_recognised(const struct doc *doc, struct oom_error *err)
 {
-	char keys[160] = "", names[280] = "";
+	char keys[160] = "", names[400] = "";
 	size_t used = 0;
 
 	if (!doc->root || doc->root->kind == DOC_NULL)
@@ -133,8 +133,9 @@ enum oom_status not_recognised(const struct doc *doc, struct oom_error *err)
 				     "%s: keys and values were expected, this is %s", doc->file,
 				     doc->root->kind == DOC_LIST ? "a list" : "one value");
 	for (const struct doc_node *c = doc->root->child; c && used < sizeof(keys) - 50; c = c->next)
-		used += (size_t)snprintf(keys + used, sizeof(keys) - used, "%s%.40s",
-					 used ? ", " : "", c->key);
+		if (*c->key != '(')     /* what stands around a program's options (arguments.h) */
+			used += (size_t)snprintf(keys + used, sizeof(keys) - used, "%s%.40s",
+						 used ? ", " : "", c->key);
 	used = 0;
 	for (size_t i = 0; framework_at(i) && used < sizeof(names) - 30; i++)
 		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",

@@ -185,6 +185,46 @@ static void tell_stranger(struct fw_part *p, const struct doc_node *program)
 				"takes by default, this one may take others", p->fw->name, list));
 }
 
+/* Where the shell ends the command before its writer does. */
+static void tell_cut(struct fw_part *p)
+{
+	const struct doc_node *cut = p->command ? NULL : doc_member(p->root, ARGS_CUT);
+	const struct oom_setting s = {
+		.key = "#", .value = "", .knob = "", .knob_value = "", .file = p->file, .line = cut ? cut->line : 0,
+		.source = "", .kind = OOM_SETTING_UNMODELLED,
+		.note = "a comment or a blank behind a backslash ends the command before this line, for the shell: "
+			"options from here on are read as if it did not"};
+
+	if (cut)
+		reading_add(p->reading, &s);
+}
+
+/* A script trains more than once: options of memory in which the other commands differ. */
+void part_tell_others(struct fw_part *p)
+{
+	const struct doc_node *others = p->command ? NULL : doc_member(p->root, ARGS_OTHERS), *program = fw_key(p, ARGS_PROGRAM);
+	const struct framework *const known[] = {p->fw, framework_find("launcher"), framework_find("accelerate")};
+	const char *list = "";
+	bool idle;
+
+	tell_cut(p);
+	for (const struct doc_node *c = others ? others->child : NULL; c; c = c->next) {
+		if (!strcmp(c->key, ARGS_FILE))
+			list = and_also(p, list, "its settings file");
+		for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+			const struct fw_row *row = known[i] ? framework_row(known[i], c->key, &idle) : NULL;
+
+			if (row && !idle) {
+				list = and_also(p, list, c->key);
+				break;
+			}
+		}
+	}
+	if (*list && program && program->text)
+		add_program(p, program, reading_text(p->reading, "this line is read; line %u trains as well, with other values of %.300s",
+				others->line, list));
+}
+
 void part_tell(struct fw_part *p)
 {
 	const struct doc_node *program = fw_key(p, ARGS_PROGRAM), *rest = doc_member(p->root, ARGS_REST);

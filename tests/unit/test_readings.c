@@ -4,6 +4,7 @@
  *   files a.yaml ds.json
  *   micro-batch 2        # per_device_train_batch_size
  *   warn packing
+ *   unwarned trains as well
  *   absent lora-targets
  */
 #include <dirent.h>
@@ -69,6 +70,11 @@ static void check_line(const char *name, const struct oom_reading *r, const stru
 	if (!strcmp(line, "warn")) {
 		if (!strstr(w->text, value))
 			fail_msg("%s: no warning says \"%s\":\n%s", name, value, w->text);
+		return;
+	}
+	if (!strcmp(line, "unwarned")) {
+		if (strstr(w->text, value))
+			fail_msg("%s: a warning says \"%s\":\n%s", name, value, w->text);
 		return;
 	}
 	if (!strcmp(line, "silent")) {

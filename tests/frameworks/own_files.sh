@@ -1,0 +1,2 @@
+llamafactory-cli train llamafactory_lora.yaml
+llamafactory-cli train another.yaml
