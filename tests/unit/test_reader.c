@@ -69,14 +69,16 @@ static void which_spelling_counts(void **state)
 static void other_traditions_words(void **state)
 {
 	struct oom_reader r = reader("{\"n_embd\": 6, \"n_layer\": 3, \"n_head\": 2}", "{}");
+	size_t words = 0;
 
 	(void)state;
 	r.loose = true;
 	assert_int_equal(oom_read_count_or(&r, "hidden_size", 9), 6);
 	assert_int_equal(oom_read_count_or(&r, "num_hidden_layers", 9), 3);
 	assert_int_equal(oom_read_count_or(&r, "num_attention_heads", 9), 2);
-	assert_non_null(oom_read_other_word("hidden_size", 0));
-	assert_null(oom_read_other_word("hidden_size", 1000));
+	while (oom_read_other_word("hidden_size", words))
+		words++;
+	assert_in_range(words, 2, 20);
 	assert_null(oom_read_other_word("no_such_size", 0));
 }
 
