@@ -116,11 +116,56 @@ struct oom_val oom_nystrom_attention(struct oom_tape *t, const struct oom_arch *
 	return oom_leave(&f, oom_op_merge_heads(t, y));
 }
 
+/* YosoCumulation.forward: where no graph is made. */
+static struct oom_val cumulation(struct oom_tape *t, const struct oom_arch *a, struct oom_val q,
+				 struct oom_val k, struct oom_val v, struct oom_val mask)
+{
+	const struct oom_dim heads = D(a->n_heads);
+	const enum oom_dtype dt = (enum oom_dtype)q.dt;
+	const bool rg = oom_wants_grad(t, q) || oom_wants_grad(t, k) || oom_wants_grad(t, v);
+	struct oom_val s, masked, weights, y;
+	int32_t n = -1;
+
+	/* (1 - acos(q k) / pi)^n: every term frees the one before */
+	s = oom_new(t, "scores", t->m_bss, heads, dt);
+	for (int i = 0; i < 4; i++) {
+		y = oom_new(t, "expectation", t->m_bss, heads, dt);
+		oom_drop(t, s);
+		s = y;
+	}
+	/* times the queries' mask, times the keys' */
+	masked = oom_new(t, "mul", t->m_bss, heads, dt);
+	weights = oom_new(t, "expectation", t->m_bss, heads, dt);
+	oom_drop(t, masked);
+	oom_drop(t, s);
+	y = oom_new(t, "cumulation", t->m_bs, D(a->d_model), dt);
+	if (rg) {
+		const struct oom_val kept[] = {mask, weights, q, k, v};
+
+		n = oom_node(t, OOM_NODE_CUMULATION, "YosoCumulation");
+		oom_node_edge(t, n, q);
+		oom_node_edge(t, n, k);
+		oom_node_edge(t, n, v);
+		for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
+			oom_node_save(t, n, kept[i]);
+		if (n >= 0) {
+			t->nodes[n].aux_mono = t->m_bss;
+			t->nodes[n].aux_width = a->n_heads;
+		}
+		y = oom_node_out(t, n, 0, y);
+	}
+	oom_drop(t, weights);
+	oom_done(t, q);
+	oom_done(t, k);
+	oom_done(t, v);
+	return y;
+}
+
 struct oom_val oom_yoso_attention(struct oom_tape *t, const struct oom_arch *a, struct oom_val q,
 				  struct oom_val k, struct oom_val v)
 {
 	struct oom_frame f = {.t = t};
-	struct oom_val s, y, masked;
+	struct oom_val y, mask;
 
 	if (t->amp && t->grad)
 		t->warning = "YOSO's own backward mixes types under autocast, where it does not run: "
@@ -129,18 +174,13 @@ struct oom_val oom_yoso_attention(struct oom_tape *t, const struct oom_arch *a, 
 	k = oom_op_copy(t, "reshape", k);
 	v = oom_name(&f, oom_op_copy(t, "reshape", v));
 	q.perm = k.perm = v.perm = false;
+	/* 1 + mask / 10000, repeated for every head, as numbers */
+	y = oom_new(t, "repeat_interleave", t->m_bs, D(a->n_heads), OOM_F32);
+	mask = oom_name(&f, oom_new(t, "attention_mask", t->m_bs, D(a->n_heads), OOM_I32));
+	oom_drop(t, y);
 	q = oom_name(&f, oom_normalize(t, q, a->n_heads));
 	k = oom_name(&f, oom_normalize(t, k, a->n_heads));
-	/* YosoCumulation keeps the expectation, (1 - acos(q k) / pi)^n, and works like a product
-	 * of a function of the scores with the values */
-	s = oom_op_bmm(t, "scores", q, k, t->m_bss, D(a->n_heads), a->head_dim);
-	s = oom_op_unary(t, OOM_EXP, s);
-	/* times the queries' mask, times the keys' */
-	masked = oom_new_like(t, "mul", s, (enum oom_dtype)s.dt);
-	oom_discard(t, oom_new_like(t, "mul", masked, (enum oom_dtype)s.dt));
-	oom_discard(t, masked);
-	y = oom_op_bmm(t, "cumulation", s, v, t->m_bs, D(a->d_model),
-		       oom_mono_now(t, t->m_s));
+	y = cumulation(t, a, q, k, v, mask);
 	y = oom_normalize(t, y, a->n_heads);
 	return oom_leave(&f, oom_op_merge_heads(t, y));
 }

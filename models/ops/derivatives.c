@@ -331,6 +331,7 @@ oom_derivative_fn *oom_derivative_of(enum oom_node_kind kind)
 		[OOM_NODE_LIGER_RMS] = oom_derive_liger_rms,
 		[OOM_NODE_FAST_LORA] = oom_derive_fast_lora,
 		[OOM_NODE_CUSTOM] = custom,
+		[OOM_NODE_CUMULATION] = oom_derive_cumulation,
 		[OOM_NODE_ADD] = add,
 		[OOM_NODE_SUB] = sub,
 		[OOM_NODE_SUM] = sum,

@@ -78,3 +78,24 @@ void oom_derive_efficient(struct oom_tape *t, struct oom_node *n, struct grad *g
 	for (int i = 0; i < k; i++)
 		oom_drop(t, s[i]);
 }
+
+/* YosoCumulation.backward (modeling_yoso.py): the gradient as one piece, which it is but for a single sequence;
+ * its product with the values, weighted by the expectation; half the scaled keys, and queries, for a while. */
+void oom_derive_cumulation(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct grad whole = {.sto = -1}, product, weighted, half;
+
+	if (n->gperm[0] && !oom_cond_above(t, t->m_b, 1))
+		whole = oom_grad_fresh(t, "contiguous", n->mono, n->width, n->dt, false);
+	product = oom_grad_fresh(t, "grad * value", n->aux_mono, n->aux_width, n->dt, false);
+	weighted = oom_grad_fresh(t, "weighted_exp", n->aux_mono, n->aux_width, n->dt, false);
+	oom_unref(t, product.sto);
+	for (int i = 0; i < 2; i++) {
+		half = oom_grad_fresh(t, "half", n->mono, n->width, n->dt, false);
+		g[i] = oom_grad_for_edge(t, n, i, n->dt);
+		oom_unref(t, half.sto);
+	}
+	g[2] = oom_grad_for_edge(t, n, 2, n->dt);
+	oom_unref(t, weighted.sto);
+	oom_unref(t, whole.sto);
+}

@@ -58,6 +58,8 @@ enum oom_node_kind {
 	OOM_NODE_LIGER_RMS,     /* saved x, weight, rstd; edges x, weight; added: out of place */
 	OOM_NODE_FAST_LORA,     /* saved x and what dropout left of it; edges the base's result, which it adds to, A, B */
 	OOM_NODE_CUSTOM,        /* saved and edges: its inputs; temps of the result's size */
+	/* saved masks, scores' expectation, q, k, v; edges q, k, v; aux: the scores (YosoCumulation) */
+	OOM_NODE_CUMULATION,
 	OOM_NODE_LEAF,          /* collects a gradient nobody uses */
 	OOM_NODE_KINDS,
 };

@@ -167,6 +167,9 @@ static struct oom_val bert_mask(struct oom_tape *t, const struct oom_arch *a, en
 		return oom_band_mask(t, bert_of(a)->block, bert_mask_type(t));
 	if (kind->attention == BERT_WINDOW)
 		return oom_new(t, "is_index_masked", t->m_bs, D(1), OOM_U8);
+	if (kind->attention == BERT_YOSO)       /* as it was given, or ones */
+		return t->plan->padding_mask ? oom_none() :
+					       oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32);
 	if (kind->float_mask)
 		return oom_new(t, "extended attention mask", t->m_bs, D(1), dt);
 	if (kind->written_out)

@@ -26,6 +26,7 @@ struct bert_kind {
 	/* embeddings */
 	bool ids_positions;             /* positions made from the ids, one row per token */
 	bool zero_types;                /* types are fresh zeros, not gathered from a buffer */
+	bool shown_types;               /* types are a view of the buffer, not gathered from it */
 	bool no_types;
 	bool add_inplace;               /* embeddings += position_embeddings */
 	bool no_embed_norm;

@@ -13,8 +13,8 @@ struct oom_val bert_zero_types(struct oom_frame *f, const struct oom_arch *a)
 	return bert_kind(a)->zero_types ? oom_name(f, zeros(f->t)) : oom_none();
 }
 
-/* Token types: the model's zeros, or gathered from a buffer and expanded over the batch (a row per
- * token where positions are). */
+/* Token types: the model's zeros, a view of a buffer, or gathered from it and expanded over the batch (a
+ * row per token where positions are). */
 static struct oom_val type_ids(struct oom_tape *t, const struct bert_kind *kind,
 			       struct oom_val given)
 {
@@ -22,7 +22,9 @@ static struct oom_val type_ids(struct oom_tape *t, const struct bert_kind *kind,
 
 	if (kind->zero_types)
 		return given;
-	ids = oom_new(t, "token type ids", kind->ids_positions ? t->m_bs : t->m_s, D(1), OOM_I64);
+	ids = kind->shown_types ?
+		      oom_input(t, "token type ids", t->m_s, 1, OOM_I64) :
+		      oom_new(t, "token type ids", kind->ids_positions ? t->m_bs : t->m_s, D(1), OOM_I64);
 	ids.mono = t->m_bs;
 	return ids;
 }

@@ -154,13 +154,13 @@ static const struct bert_kind big_bird = {.written_out = true, .names_weights = 
 					  .attention = BERT_BLOCKS, .cls = BERT_CLS_ACT,
 					  .idle_pooler = true, .pooler_always = true,
 					  .read = bert_read_big_bird};
-static const struct bert_kind mra = {.zero_types = true, .written_out = true, .names_weights = true,
+static const struct bert_kind mra = {.shown_types = true, .written_out = true, .names_weights = true,
 				     .cls = BERT_CLS_ACT, .more_positions = true,
 				     .approximation = "full attention"};
-static const struct bert_kind yoso = {.zero_types = true, .written_out = true,
+static const struct bert_kind yoso = {.shown_types = true, .written_out = true,
 				      .attention = BERT_YOSO, .cls = BERT_CLS_ACT,
 				      .more_positions = true, .read = bert_read_yoso};
-static const struct bert_kind nystromformer = {.zero_types = true, .written_out = true,
+static const struct bert_kind nystromformer = {.shown_types = true, .written_out = true,
 					       .attention = BERT_NYSTROM, .cls = BERT_CLS_ACT,
 					       .more_positions = true};
 
