@@ -315,6 +315,11 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	{"evaluat", OOM_CRASH_EVAL}, {"nference", OOM_CRASH_INFERENCE}, {"generating", OOM_CRASH_INFERENCE},
 	{"save the model", OOM_CRASH_SAVE}, {"saving the model", OOM_CRASH_SAVE}, {"saving the checkpoint", OOM_CRASH_SAVE},
 	{"finetun", OOM_CRASH_TRAIN_STEP}, {"fine-tun", OOM_CRASH_TRAIN_STEP}, {"training", OOM_CRASH_TRAIN_STEP}, {" train ", OOM_CRASH_TRAIN_STEP},
+	/* options that only who infers, or only who trains, gives */
+	{"--ddim_steps", OOM_CRASH_INFERENCE}, {"--ddpm_steps", OOM_CRASH_INFERENCE}, {"--init-img", OOM_CRASH_INFERENCE}, {"--init_image", OOM_CRASH_INFERENCE},
+	{"--outdir", OOM_CRASH_INFERENCE}, {"--cfg_scale", OOM_CRASH_INFERENCE}, {"--num_samples", OOM_CRASH_INFERENCE}, {"--beam ", OOM_CRASH_INFERENCE},
+	{"/test.py --", OOM_CRASH_EVAL}, {" test.py --", OOM_CRASH_EVAL}, {"/test.py configs", OOM_CRASH_EVAL},
+	{"--epochs", OOM_CRASH_TRAIN_STEP}, {"--lr ", OOM_CRASH_TRAIN_STEP}, {"--weight-decay", OOM_CRASH_TRAIN_STEP}, {"--weight_decay", OOM_CRASH_TRAIN_STEP},
 	/* who names an optimizer or its rate trains */
 	{"AdamW", OOM_CRASH_TRAIN_STEP}, {"learning_rate", OOM_CRASH_TRAIN_STEP}, {"learning rate", OOM_CRASH_TRAIN_STEP},
 	{"enerat", OOM_CRASH_INFERENCE}, {"prompt", OOM_CRASH_INFERENCE},

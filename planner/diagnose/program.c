@@ -147,7 +147,7 @@ const char *oom_program_dialect(const struct oom_crash *c, bool trains)
 	if (*p->name && oom_does_either(p->activity) && !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST))
 		return oom_runtime_named(c->framework)->as.dialect;
 	/* a loop of one's own around a model of the library has no options of its Trainer's */
-	if (trains && p->activity == OOM_ACTIVITY_LIBRARY && (*c->own_line || c->notebook))
+	if (trains && p->activity == OOM_ACTIVITY_LIBRARY && (*c->own_line || c->notebook) && !strstr(c->own_line, "trainer."))
 		return oom_runtime_named(c->framework)->as.dialect;
 	return trains && p->trains_with ? p->trains_with : p->dialect;
 }

@@ -63,6 +63,8 @@ static const struct {
 	 "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 154880000 bytes (total 7112607232 bytes)\n", OOM_CRASH_INFERENCE, "", NULL, NULL, NULL},
 	{"a demonstration's forward pass", TRACE AT("/w/demo_pair.py", "<module>", "o = model.forward(d)") AT("/w/net.py", "forward", "x = self.mix(x)")
 	 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_INFERENCE, "", NULL, "inference batch", "micro-batch"},
+	{"options that only who draws gives", "python enlarge.py --init-img in --outdir out\n" CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_INFERENCE, "", NULL, "inference batch", "micro-batch"},
+	{"and who trains", "python enlarge.py --lr 0.01 --epochs 9\n" CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_TRAIN_STEP, "", NULL, "micro-batch", "inference batch"},
 	{"Fooocus beside the webui whose parts it has", "  File \"/x/Fooocus/modules/async_worker.py\", line 9, in handler\n"
 	 TRACE AT("/x/Fooocus/ldm_patched/modules/model_management.py", "load_model_gpu", "self.model_load(w)") CUDA("0.30", "0.01", "31.40", "31.10", "0.02"),
 	 OOM_CRASH_LOAD, "fooocus", NULL, "--always-low-vram", "--medvram"},
