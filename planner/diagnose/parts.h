@@ -102,6 +102,11 @@ bool oom_phase_settle(struct oom_crash *c, enum oom_crash_phase phase, double co
 /* The first rule whose word is there, NULL for none; and settled by it. */
 const struct oom_phase_rule *oom_phase_meets(const struct oom_phase_rule *rule, const char *from, const char *to);
 bool oom_phase_by_word(struct oom_crash *c, const struct oom_phase_rule *rules, const char *from, const char *to, double confidence);
+/* phase.c: a forward pass in these frames is training's; the message ends a traceback of its own. */
+bool oom_phase_in_training(const struct oom_span *s);
+bool oom_phase_ends_traceback(const struct oom_crash *c);
+/* phase_training.c; the phase is settled. */
+bool oom_phase_trains(const struct oom_crash *c, const char *begin, const char *at, const char *end);
 /* phase_log.c: by the names of scripts, by the lines nearest to the message; phase_verbs.c: by what its line says
  * failed. */
 bool oom_phase_by_script(struct oom_crash *c, const char *begin, const char *end);

@@ -111,7 +111,7 @@ static bool keeps_nothing(const struct oom_crash *c)
 }
 
 /* A forward pass inside it is training's, whatever the library of the model also does. */
-static bool in_training(const struct oom_span *s)
+bool oom_phase_in_training(const struct oom_span *s)
 {
 	const struct oom_phase_rule *const rule = oom_phase_meets(oom_phase_of_driver, s->from, s->to);
 
@@ -205,7 +205,7 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 	    !oom_phase_meets(oom_phase_of_driver, s.from, s.to))
 		return oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.55,
 			      "a forward pass that holds too little to be training");
-	if (!in_training(&s) && oom_phase_by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7)) {
+	if (!oom_phase_in_training(&s) && oom_phase_by_word(c, oom_phase_of_inferring, s.from, s.to, 0.7)) {
 		struct oom_crash inner = *c;
 
 		/* what such a program does before it infers */
@@ -217,11 +217,11 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		struct oom_crash outer = *c;
 
 		/* an evaluation in the middle of a training */
-		if (in_training(&s) && oom_phase_by_deeper(c, s.from, s.to))
+		if (oom_phase_in_training(&s) && oom_phase_by_deeper(c, s.from, s.to))
 			return true;
 
 		/* named after what the forward pass was part of */
-		if (!in_training(&s) && oom_phase_by_functions(&outer, s.from, s.to) &&
+		if (!oom_phase_in_training(&s) && oom_phase_by_functions(&outer, s.from, s.to) &&
 		    (outer.phase == OOM_CRASH_INFERENCE || outer.phase == OOM_CRASH_EVAL ||
 		     outer.phase == OOM_CRASH_LOAD || outer.phase == OOM_CRASH_INIT))
 			*c = outer;
@@ -260,7 +260,7 @@ static bool has_frames(const char *begin, const char *end)
 }
 
 /* Kill lines end no traceback of their own: the frames before them are somebody else's. */
-static bool ends_traceback(const struct oom_crash *c)
+bool oom_phase_ends_traceback(const struct oom_crash *c)
 {
 	return oom_format_is(c, OOM_FORMAT_RAISED) || !oom_runtime_is(c, OOM_RUNTIME_HOST) ||
 	       oom_format_is(c, OOM_FORMAT_ONE_ARRAY);
@@ -318,7 +318,7 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 {
 	const char *line = at, *stop = oom_line_end(at, end);
 	/* who killed it says nothing of where it was: a script called train.py reads its data and its weights first */
-	const bool host = oom_runtime_is(c, OOM_RUNTIME_HOST) && !ends_traceback(c);
+	const bool host = oom_runtime_is(c, OOM_RUNTIME_HOST) && !oom_phase_ends_traceback(c);
 
 	c->traceback = has_frames(begin, end);
 	while (line > begin && line[-1] != '\n')
@@ -338,7 +338,7 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 			around_node(c, begin, at, end);
 		return;
 	}
-	if (ends_traceback(c) && by_frames(c, begin, at, end)) {
+	if (oom_phase_ends_traceback(c) && by_frames(c, begin, at, end)) {
 		around_frames(c, begin, at, end);
 		return;
 	}
@@ -349,74 +349,6 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 	    (!host && oom_phase_by_script(c, begin, end)) ||
 	    oom_phase_by_word(c, oom_phase_of_prose, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end, 0.5))
 		return;
-}
-
-/* Names that only a gradient or an optimizer has: XLA's transformations, TensorFlow's graph. A launcher of ranks, unless
- * the program infers. */
-static bool differentiates(const struct oom_crash *c, const char *begin, const char *end)
-{
-	static const char *const xla[] = {"jvp(", "train_step", "transpose("}, *const graph[] = {"/Adam/", "training/", "gradients/", "gradient_tape/"},
-				 *const launchers[] = {"torch.distributed.elastic", "torch/distributed/elastic", "accelerate/commands/launch",
-				     "deepspeed/launcher", "torchrun "};
-	const bool executable = oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE);
-	const enum oom_activity does = oom_program_of(c)->activity;
-
-	for (size_t i = 0; executable && i < COUNT(xla); i++)
-		if (oom_text_find(begin, end, xla[i]))
-			return true;
-	for (size_t i = 0; oom_runtime_is(c, OOM_RUNTIME_GRAPH) && i < COUNT(graph); i++)
-		if (oom_text_find(begin, end, graph[i]))
-			return true;
-	for (size_t i = 0; oom_does_either(does) && i < COUNT(launchers); i++)
-		if (oom_text_find(begin, end, launchers[i]))
-			return c->phase != OOM_CRASH_INFERENCE && c->phase != OOM_CRASH_EVAL;
-	return false;
-}
-
-/* A cell, or lines around the one that failed: the loop is over what is trained on, and over nothing else. */
-static bool loops_over_training(const char *begin, const char *at)
-{
-	static const char *const trained[] = {"train_dataloader", "train_loader", "trainloader", "training_loader"},
-				 *const others[] = {"eval_dataloader", "val_dataloader", "valid_dataloader", "test_dataloader", "val_loader", "valid_loader", "test_loader", "testloader", "no_grad"};
-	bool any = false;
-
-	for (size_t i = 0; i < COUNT(trained) && !any; i++)
-		any = oom_text_find(begin, at, trained[i]) != NULL;
-	for (size_t i = 0; i < COUNT(others) && any; i++)
-		any = !oom_text_find(begin, at, others[i]);
-	return any;
-}
-
-/* What else in the text speaks of a training: a loop around the forward pass, a loss behind it, a progress bar, the
- * name of the script. */
-static bool trains(const struct oom_crash *c, const char *begin, const char *at, const char *end)
-{
-	static const char *const losses[] = {"cross_entropy", "criterion(", "loss_fn", "compute_loss", "nn/modules/loss.py",
-					     "/losses/", "/loss.py", "loss_func",  "checkpoint.py", "/assigners/", "_assigner.py", "/matcher.py", "in build_targets",
-					     "in get_targets"};
-	char buf[32 << 10];
-	struct oom_span s;
-	struct oom_crash said = *c;
-
-	/* ranks of a program that nobody made to serve */
-	if (oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS || differentiates(c, begin, end) ||
-	    (c->rank >= 0 && c->phase == OOM_CRASH_FORWARD && oom_does_either(oom_program_of(c)->activity)))
-		return true;
-	if (ends_traceback(c) && oom_traceback(begin, at, end, &s)) {
-		s = oom_traceback_executed(&s, buf, sizeof(buf));
-		/* "forward_train", "train_one_epoch" */
-		if (in_training(&s) || oom_phase_meets(oom_phase_of_driver, s.from, s.to) ||
-		    oom_frame_of_verb(s.from, s.to, "train", OOM_CRASH_TRAIN_STEP))
-			return true;
-		for (size_t i = 0; i < COUNT(losses); i++)
-			if (oom_text_find(s.from, s.to, losses[i]))
-				return true;
-	}
-	if (oom_phase_by_nearest(&said, begin, at, end) && said.phase == OOM_CRASH_TRAIN_STEP)
-		return true;
-	if (c->phase == OOM_CRASH_FORWARD && loops_over_training(begin, at))
-		return true;
-	return oom_phase_script_trains(c, begin, end);
 }
 
 /* A forward pass inside a program that trains nothing is inference; a whole model moved by one that
@@ -451,5 +383,5 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 	    (oom_text_find(at - begin > 400 ? at - 400 : begin, at, "exp_avg") || oom_text_find(at - begin > 400 ? at - 400 : begin, at, "_foreach_sqrt")))
 		oom_phase_settle(c, OOM_CRASH_OPTIMIZER, 0.8, "moments of an Adam");
 	c->trains = c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_OPTIMIZER ||
-		    c->phase == OOM_CRASH_TRAIN_STEP || trains(c, begin, at, end);
+		    c->phase == OOM_CRASH_TRAIN_STEP || oom_phase_trains(c, begin, at, end);
 }
