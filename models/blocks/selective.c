@@ -105,16 +105,21 @@ static struct oom_val normed(struct oom_tape *t, const struct oom_selective *m, 
 	return m->normed ? oom_norm(t, m->norm, name, x, 0) : x;
 }
 
-/* x @ weight of every head, the weight spread over a batch of several. */
+/* x @ weight of every head, the weight spread over a batch of several, over which only heads that were made
+ * first (time steps) fold without a copy. */
 static struct oom_val product_by_head(struct oom_tape *t, const char *name, struct oom_val x,
-				      uint64_t rows, uint64_t cols, uint64_t heads)
+				      uint64_t rows, uint64_t cols, uint64_t heads, bool heads_first)
 {
 	const struct oom_dim out = {rows * heads, name}, all = {rows * cols * heads, NULL};
 	struct oom_val w = oom_param(t, name, rows * heads, cols, 0);
 
-	w = oom_cond_above(t, t->m_b, 1) ? oom_op_expand_copy(t, w, t->m_b, all) :
-					   oom_op_view(t, w, OOM_MONO_ONE, all);
-	return oom_op_bmm(t, name, oom_op_copy(t, "clone", x), w, t->m_bs, out, cols);
+	if (oom_cond_above(t, t->m_b, 1)) {
+		w = oom_op_expand_copy(t, w, t->m_b, all);
+		x = heads_first ? x : oom_op_copy(t, "clone", x);
+	} else {
+		w = oom_op_view(t, w, OOM_MONO_ONE, all);
+	}
+	return oom_op_bmm(t, name, x, w, t->m_bs, out, cols);
 }
 
 /* Time steps (after softplus), B and C, from the convolved states. */
@@ -129,7 +134,8 @@ static struct oom_val select_steps(struct oom_tape *t, const struct oom_selectiv
 	struct oom_val x = u, p[3], step;
 
 	if (m->by_head) {
-		x = product_by_head(t, "x_proj_weight", x, width, m->inner / m->heads, m->heads);
+		x = product_by_head(t, "x_proj_weight", x, width, m->inner / m->heads, m->heads,
+				    false);
 	} else {
 		/* transposed: folding the batch copies it */
 		x.perm = oom_cond_above(t, t->m_b, 1);
@@ -142,7 +148,7 @@ static struct oom_val select_steps(struct oom_tape *t, const struct oom_selectiv
 	s->c = oom_name(f, normed(t, m, "c_layernorm", p[2]));
 	if (m->by_head) {
 		step = product_by_head(t, "dt_proj_weight", p[0], m->inner / m->heads, m->rank,
-				       m->heads);
+				       m->heads, true);
 		step = oom_op_add(t, step, oom_param(t, "dt_proj_bias", 0, m->inner, 0));
 	} else {
 		step = oom_op_linear(t, "dt_proj", p[0], s->inner, OOM_BIAS);
@@ -182,7 +188,7 @@ struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selectiv
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
 	struct oom_frame f = {.t = t};
 	const char *scope = t->scope;
-	struct oom_val p[2], u, d, y;
+	struct oom_val p[2], in, u, d, y;
 
 	x = oom_arg(&f, x);
 	y = oom_name(&f,
@@ -191,15 +197,20 @@ struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selectiv
 	oom_op_split(t, y, 2, parts, p);
 	if (m->by_head)
 		p[0] = oom_name(&f, oom_op_copy(t, "contiguous", p[0]));
-	p[0] = oom_mask_padding(t, p[0], true);
-	u = oom_short_conv(t, "conv1d", p[0], m->kernel, m->conv_bias, m->act);
-	u = oom_name(&f, oom_mask_padding(t, u, true));
+	in = oom_mask_padding(t, p[0], true);
+	if (m->by_head && t->plan->padding_mask)
+		in = oom_rename(&f, p[0], in);
+	u = oom_short_conv(t, "conv1d", in, m->kernel, m->conv_bias, m->act);
+	u = oom_mask_padding(t, u, true);
+	u = m->by_head ? oom_rename(&f, in, u) : oom_name(&f, u);       /* hidden_states */
 	t->scope = "mixer";
 	u = discretise(t, m, u, &s, &f);
 	d = oom_param(t, "D", 0, m->inner, 0);
 	y = m->associative ? at_once(t, &s, dt, &f) : loop(t, &s, dt, &f);
 	y = oom_op_add(t, y, oom_op_mul(t, u, d));
 	y = oom_name(&f, oom_op_mul(t, y, oom_activation(t, m->act, p[1])));
+	if (m->by_head && oom_cond_above(t, t->m_b, 1))
+		y = oom_op_copy(t, "reshape", y);       /* the heads, behind the batch again */
 	/* transposed; the scan's product lies as [b, s, d_inner], and sums keep to it */
 	y.perm = !m->associative && oom_cond_above(t, t->m_b, 1);
 	y = oom_leave(&f, oom_op_linear(t, "out_proj", y, h, bias | OOM_BATCHED));

@@ -23,8 +23,8 @@ SELECTIVE(selective_loop_normed, .heads = 1, .normed = true, .norm = OOM_NORM_RM
 SELECTIVE(selective_scan_normed, .heads = 1, .associative = true, .normed = true, .norm = OOM_NORM_RMS_PLAIN)
 SELECTIVE(selective_loop_jamba, .heads = 1, .normed = true, .norm = OOM_NORM_RMS)
 
-/* Zamba's: the heads' views of weights and states are not followed one by one. */
-CASE_WITHIN(selective_loop_of_heads, 64, 32)
+/* Zamba's: 12 KiB of one row, the evaluation of one sequence under autocast. */
+CASE_WITHIN(selective_loop_of_heads, 64, 8)
 {
 	const struct oom_selective m = {.inner = 256, .d_state = 8, .rank = 4, .kernel = 4, .heads = 2, .by_head = true,
 					.conv_bias = true, .act = OOM_ACT_SILU};

@@ -28,7 +28,7 @@ struct zamba_kind {
 	struct oom_val (*mixer)(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
 	/* layers adapt the blocks they share, whose feed-forwards are gate_up_proj */
 	bool adapts;
-	bool listed;                    /* layers_block_type says which are hybrid */
+	bool listed;                    /* no attn_layer_period: only layers_block_type says which are hybrid */
 };
 
 static const struct zamba_kind *kind_of(const struct oom_arch *a)
@@ -127,8 +127,7 @@ static void parse_layers(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
 	const struct oom_key *list = oom_read_key(r, "layers_block_type");
-	const bool by_list = kind_of(a)->listed, listed = by_list && list &&
-							  list->type == OOM_KEY_LIST;
+	const bool by_list = kind_of(a)->listed, listed = list && list->type == OOM_KEY_LIST;
 	const uint64_t period = by_list ? 1 : oom_read_count(r, "attn_layer_period", 1);
 	const uint64_t offset = by_list ? 0 : oom_read_count(r, "attn_layer_offset", 0);
 	struct zamba *z = zamba_own(a);
