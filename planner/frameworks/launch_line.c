@@ -6,7 +6,12 @@
 
 #include "launch_line.h"
 
-enum { WORDS_MAX = 20000 };
+enum {
+	WORDS_MAX = 20000,
+	/* commands that are compared with the one that is read, and words of each: no run has so many */
+	OTHERS_MAX = 32,
+	COMPARED_MAX = 500
+};
 
 static struct args_word as_word(const struct oom_shell_word *w)
 {
@@ -184,16 +189,19 @@ static bool add_differing(struct doc *doc, struct doc_node *map, const struct ar
 
 bool launch_others(struct doc *doc, struct doc_node *root, const struct oom_shell *sh, size_t at)
 {
-	size_t n, m;
+	size_t n, m, found = 0;
 	uint32_t cut;
 	struct args_word *w = launch_words(sh, at, &n, &cut), *other;
 	struct doc_node *map = NULL;
 	bool room = w != NULL, others = w && trains(sh, w, n);
 
-	for (size_t i = 0; room && others && oom_shell_command_at(sh, i); i++) {
+	n = n < COMPARED_MAX ? n : COMPARED_MAX;
+	for (size_t i = 0; room && others && found < OTHERS_MAX && oom_shell_command_at(sh, i); i++) {
 		other = i == at ? NULL : launch_words(sh, i, &m, &cut);
 		room = other || i == at;
 		if (other && !args_installs(other, m) && args_is_launch(other, m) && trains(sh, other, m)) {
+			m = m < COMPARED_MAX ? m : COMPARED_MAX;
+			found++;
 			map = map ? map : doc_add(doc, root, ARGS_OTHERS, DOC_MAP, other->line, 0);
 			room = map && add_differing(doc, map, w, n, other, m, other->line) &&
 			       add_differing(doc, map, other, m, w, n, other->line);
