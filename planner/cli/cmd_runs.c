@@ -37,8 +37,8 @@ int oom_estimate_runs(struct oom_job *job)
 	if (*rep.unknown_columns && !job->quiet)
 		oom_complain(0, "carried through, not used: %s", rep.unknown_columns);
 	if (!job->quiet)
-		oom_complain(0, "%zu rows, %zu not priced, %zu with an approximated structure",
-			     rep.rows, rep.failed, rep.warned);
+		oom_complain(0, "%zu row%s, %zu not priced, %zu with an approximated structure",
+			     rep.rows, rep.rows == 1 ? "" : "s", rep.failed, rep.warned);
 	if (!job->quiet)
 		errors(&rep);
 	return OOM_EXIT_FITS;

@@ -76,7 +76,7 @@ static bool in_folder(const char *dir, const char *id, const char *name, char *b
 /* The snapshot that refs/main names, else any that holds a config.json. */
 static bool in_snapshots(const char *repo, char *buf, size_t size)
 {
-	char path[PATH], revision[80] = "";
+	char path[PATH], revision[80] = "", first[256] = "";
 	struct dirent *e;
 	bool found = false;
 	FILE *f;
@@ -98,11 +98,14 @@ static bool in_snapshots(const char *repo, char *buf, size_t size)
 	if ((size_t)snprintf(path, sizeof(path), "%s/snapshots", repo) >= sizeof(path))
 		return false;
 	d = opendir(path);
-	while (d && !found && (e = readdir(d)) != NULL)
-		found = e->d_name[0] != '.' &&
-			(size_t)snprintf(path, sizeof(path), "%s/snapshots/%s", repo, e->d_name) <
-				sizeof(path) &&
-			exists(path, true) && take(buf, size, path);
+	/* which comes first is the file system's affair: the first by name, so that the answer is always the same */
+	while (d && (e = readdir(d)) != NULL)
+		if (e->d_name[0] != '.' && (!found || strcmp(e->d_name, first) < 0) &&
+		    (size_t)snprintf(path, sizeof(path), "%s/snapshots/%s", repo, e->d_name) < sizeof(path) &&
+		    exists(path, true) && take(buf, size, path)) {
+			snprintf(first, sizeof(first), "%s", e->d_name);
+			found = true;
+		}
 	if (d)
 		closedir(d);
 	return found;

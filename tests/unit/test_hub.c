@@ -169,6 +169,11 @@ static void a_cache_in_disorder(void **state)
 	setenv("HF_HUB_CACHE", dir, 1);
 	put("c/models--some--a/snapshots/x/config.json", "{}");
 	is(located("some/a", NULL, NULL, &err), "c/models--some--a/snapshots/x");
+	/* of several the first by name, in whatever order they came */
+	put("c/models--some--a/snapshots/y/config.json", "{}");
+	put("c/models--some--a/snapshots/b/config.json", "{}");
+	put("c/models--some--a/snapshots/w/config.json", "{}");
+	is(located("some/a", NULL, NULL, &err), "c/models--some--a/snapshots/b");
 	put("c/models--some--b/refs/main", "gone");
 	put("c/models--some--b/snapshots/y/config.json", "{}");
 	put("c/models--some--b/snapshots/z/README.md", "");
