@@ -25,6 +25,8 @@ struct oom_comparison {
 	bool matched;
 	/* the micro-batch with which it matches, if that is not the plan's; 0: it is the plan's */
 	int64_t micro_batch;
+	/* it is a row of the logits that the plan's loss does not make: the run's loss does */
+	bool whole_logits;
 	char scope[64], row[64], kind[40], formula[160], numbers[120];
 	size_t also;                    /* the number of other rows of the same size */
 	/* if no row matches and the request is larger than the widest row that grows with the tokens: the

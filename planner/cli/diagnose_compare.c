@@ -53,6 +53,9 @@ static void request_text(const struct oom_crash *c, const struct oom_comparison 
 		shape_text(m);
 	if (m->matched && m->also)
 		printf("    (%zu other rows have the same size)\n", m->also);
+	if (m->whole_logits)
+		printf("    which the plan's loss (%s) does not make: the run's does, --loss plain\n",
+		       oom_knob_find("loss")->choice((size_t)m->asked.plan.fused_ce)->name);
 	if (m->matched && m->micro_batch)
 		printf("    with a micro-batch of %" PRId64 ", not the %" PRId64 " given\n",
 		       m->micro_batch, m->asked.plan.micro_batch);

@@ -70,6 +70,12 @@ static void find_request(struct oom_evaluator *ev, const struct oom_model *model
 	if (out->step_only)
 		return;
 	out->matched = match(ev, model, &p, &m);
+	/* a loop that makes all logits, though the plan's loss does not */
+	if (!out->matched && p.fused_ce != OOM_LOSS_PLAIN) {
+		p.fused_ce = OOM_LOSS_PLAIN;
+		out->whole_logits = out->matched = match(ev, model, &p, &m) && strstr(out->formula, "vocab_size");
+		p.fused_ce = out->asked.plan.fused_ce;
+	}
 	for (int64_t by = 2; !out->matched && by <= 8; by *= 2)
 		for (int up = 0; up < 2 && !out->matched; up++) {
 			p.micro_batch = up ? out->asked.plan.micro_batch * by :

@@ -6,40 +6,35 @@
 #include "oomplan/option.h"
 #include "parts.h"
 
-/* The part a setting stands in, and its key there. */
-static const struct fw_part *part_of(const struct oom_reading *r, const struct oom_setting *s,
-				     const char **key)
+/* The setting's key as this part has it; NULL: it stands elsewhere. */
+static const char *key_in(const struct fw_part *p, const struct oom_setting *s)
 {
-	for (size_t i = 0; i < r->n_parts; i++) {
-		const struct fw_part *p = r->parts[i];
-		const size_t n = strlen(p->prefix);
+	const size_t n = strlen(p->prefix);
 
-		if (p->file == s->file && !strncmp(p->prefix, s->key, n) &&
-		    doc_below(p->root, s->key + n)) {
-			*key = s->key + n;
-			return p;
-		}
-	}
-	return NULL;
+	return p->file == s->file && !strncmp(p->prefix, s->key, n) && doc_below(p->root, s->key + n) ? s->key + n : NULL;
 }
 
+/* A script holds arguments that are another framework's: the first part whose row has the knob. */
 static bool now(const struct oom_reading *r, const struct fact *f, const char *value,
 		struct oom_key_change *out)
 {
 	const struct oom_setting *s = &r->settings[f->setting];
-	const char *key = NULL;
-	const struct fw_part *p = part_of(r, s, &key);
-	const struct fw_row *row;
-	bool idle;
 
-	row = p ? framework_row(p->fw, key, &idle) : NULL;
-	if (!row || !row->knob || strcmp(row->knob, f->knob) ||
-	    !row_word(row, value, out->word, sizeof(out->word)))
-		return false;
-	out->file = s->file;
-	out->key = s->key;
-	out->was = s->value;
-	return true;
+	for (size_t i = 0; i < r->n_parts; i++) {
+		const char *key = key_in(r->parts[i], s);
+		const struct fw_row *row;
+		bool idle;
+
+		row = key ? framework_row(r->parts[i]->fw, key, &idle) : NULL;
+		if (row && row->knob && !strcmp(row->knob, f->knob) &&
+		    row_word(row, value, out->word, sizeof(out->word))) {
+			out->file = s->file;
+			out->key = s->key;
+			out->was = s->value;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* A key that no file has yet, of the trainer's first. */

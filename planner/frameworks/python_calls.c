@@ -387,6 +387,10 @@ static void finish(struct fw_part *p)
 }
 
 #define CALL(name) {name, .hook = true}, {name ".*", .hook = true}
+/* A trainer's data, and what is done around the step. */
+#define TRAINER(name) {.key = name ".train_dataset"}, {.key = name ".eval_dataset"}, {.key = name ".processing_class"}, \
+	{.key = name ".tokenizer"}, {.key = name ".data_collator"}, {.key = name ".callbacks"}, {.key = name ".compute_metrics"}, \
+	{.key = name ".formatting_func"}, CALL(name)
 #define LOADER(name) {name, .hook = true}, CALL(name ".from_pretrained"), CALL(name ".get_peft_model")
 
 static const struct fw_row rows[] = {
@@ -397,8 +401,8 @@ static const struct fw_row rows[] = {
 	LOADER("AutoModelForVision2Seq"), LOADER("AutoModel"),
 	LOADER("AutoModelForTokenClassification"), LOADER("AutoLigerKernelForCausalLM"),
 	LOADER("LlamaForCausalLM"),
-	CALL("BitsAndBytesConfig"), CALL("LoraConfig"), CALL("SFTTrainer"), CALL("DPOTrainer"), CALL("ORPOTrainer"), CALL("KTOTrainer"),
-	CALL("CPOTrainer"),
+	CALL("BitsAndBytesConfig"), CALL("LoraConfig"), TRAINER("SFTTrainer"), TRAINER("DPOTrainer"), TRAINER("ORPOTrainer"),
+	TRAINER("KTOTrainer"), TRAINER("CPOTrainer"),
 	CALL("prepare_model_for_kbit_training"),
 	{.key = NULL},
 };
