@@ -7,6 +7,7 @@
 #include "families/model.h"
 #include "oomplan/generations.h"
 #include "oomplan/rules.h"
+#include "tape/round.h"
 #include "step/optimizers.h"
 #include "program.h"
 #include "step/objectives.h"
@@ -61,8 +62,7 @@ static void params(const struct program *g, const struct oom_plan *p, const char
 		const bool packed = q->flags & OOM_P_QUANTISED && oom_plan_four_bit(p);
 		uint64_t state = 0;
 
-		r.bytes = packed ? q->elems / 2 :
-						 q->elems * oom_dtype_bytes((enum oom_dtype)q->dt);
+		r.bytes = oom_block(packed ? q->elems / 2 : q->elems * oom_dtype_bytes((enum oom_dtype)q->dt));
 		if (q->rows)
 			snprintf(r.formula, sizeof(r.formula),
 				 packed ? "%u * %u / 2 B (4 bit)" : "%u * %u * %u B",
