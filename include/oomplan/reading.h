@@ -76,6 +76,10 @@ OOM_API const struct oom_reading_knob *oom_reading_knob_at(const struct oom_read
 /* The value of a knob, or NULL. */
 OOM_API const char *oom_reading_value(const struct oom_reading *reading, const char *knob);
 /* The card that the files ask a cluster for, as oom_gpu_find() takes it; NULL: none. */
+/* The text of a config.json that the files' own arguments amount to, where they name no model but describe one
+ * (Megatron-LM).  Owned by the reading.  *why is what was taken for granted, or NULL.  NULL: they
+ * do not, and *why says what is missing, or is NULL. */
+OOM_API const char *oom_reading_config(const struct oom_reading *reading, const char **why);
 OOM_API const char *oom_reading_card(const struct oom_reading *reading);
 /* The i-th file that was read, and its framework; NULL past the end. */
 OOM_API const char *oom_reading_file(const struct oom_reading *reading, size_t i,

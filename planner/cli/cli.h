@@ -40,6 +40,7 @@ struct oom_job {
 	struct oom_reading *reading;    /* of them; NULL: none */
 	const char *named;              /* the model as the user or the files call it */
 	char located[512];              /* where that lies */
+	const char *described;          /* the config.json that the files amount to, which name none (model is "-") */
 	char card[128];                 /* --gpu without the number of GPUs that stood in it */
 	bool any_card;                  /* --gpu only narrows a list of machines, whatever their cards' memory */
 	struct oom_list emit;           /* FORMAT[:FILE] */

@@ -55,6 +55,22 @@ static int locate(struct oom_job *job, const char *id, const char *beside)
 	return 0;
 }
 
+/* No name, but perhaps the layers themselves: as good as a config on standard input. */
+static int describe(struct oom_job *job)
+{
+	const char *why = NULL;
+
+	job->described = oom_reading_config(job->reading, &why);
+	if (!job->described)
+		return oom_complain(OOM_EXIT_USAGE, "the files name no model%s%s: --model config.json, a "
+						    "folder, or a name of: oomplan list models",
+				    why ? "; " : "", why ? why : "");
+	if (why)
+		oom_complain(0, "warning: model: %s", why);
+	job->named = job->model = "-";
+	return 0;
+}
+
 int oom_from_model(struct oom_job *job)
 {
 	const struct oom_setting *key;
@@ -70,8 +86,7 @@ int oom_from_model(struct oom_job *job)
 		return 0;
 	job->named = oom_reading_value(job->reading, "model");
 	if (!job->named)
-		return oom_complain(OOM_EXIT_USAGE, "the files name no model: --model config.json, a "
-						    "folder, or a name of: oomplan list models");
+		return describe(job);
 	key = oom_reading_key_of(job->reading, "model");
 	return locate(job, job->named, key ? key->file : NULL);
 }

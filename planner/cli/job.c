@@ -149,7 +149,8 @@ static int open_model(const struct oom_job *job, struct oom_target *t)
 	struct oom_error err = {{0}};
 	struct oom_plan settled;
 
-	if (oom_keys_read_model(&t->keys, job->model, &err) ||
+	if ((job->described ? oom_keys_parse(&t->keys, job->described, strlen(job->described), "the files' model", &err) :
+			      oom_keys_read_model(&t->keys, job->model, &err)) ||
 	    oom_model_new(&t->model, &t->keys, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	t->q.model = t->model;

@@ -73,6 +73,8 @@ void oom_report_command(FILE *out, const struct oom_job *job, const struct oom_t
 	oom_model_settle_precision(t->model, &unsaid, NULL);
 	if (*t->q.precision_note && unsaid.precision == p->precision)
 		def.precision = p->precision;
+	if (job->described)
+		fprintf(out, "printf '%%s' '%s' | ", job->described);
 	fputs("oomplan estimate", out);
 	option(out, "model", job->model);
 	option(out, "teacher", job->teacher);

@@ -99,6 +99,19 @@ const char *oom_reading_card(const struct oom_reading *r)
 	return part_fact(r->all, "@card") ? part_fact(r->all, "@card")->value : NULL;
 }
 
+const char *oom_reading_config(const struct oom_reading *r, const char **why)
+{
+	*why = NULL;
+	for (size_t i = 0; i < r->n_parts; i++) {
+		const struct fw_part *p = r->parts[i];
+		const char *text = p->fw->describe ? p->fw->describe(p, why) : NULL;
+
+		if (text)
+			return text;
+	}
+	return NULL;
+}
+
 static void apply_knob(const struct oom_reading *r, const struct oom_reading_knob *k,
 		       struct oom_plan *plan, const struct teller *t)
 {

@@ -73,7 +73,13 @@ struct framework {
 	bool own_scripts;
 	/* After the rows; may be NULL. */
 	void (*finish)(struct fw_part *part);
+	/* The config.json of the model that its keys describe in place of a name, owned by the reading, and in *why
+	 * what was taken for granted; NULL, and *why is what is missing.  NULL: models are always named. */
+	const char *(*describe)(const struct fw_part *part, const char **why);
 };
+
+/* megatron_model.c: describe of Megatron-LM's arguments. */
+const char *fw_megatron_model(const struct fw_part *part, const char **why);
 
 /* table.c: NULL past the end. */
 const struct framework *framework_at(size_t i);

@@ -1,6 +1,6 @@
 /* Megatron-LM's arguments, those of Megatron-DeepSpeed and of its test recipes (model_config.yaml).
  *
- * The model is described by dimensions, not by a name: --model is the user's to give. */
+ * The model is described by dimensions, not by a name (megatron_model.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,4 +215,5 @@ const struct framework framework_megatron_lm = {
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,
+	.describe = fw_megatron_model,
 };
