@@ -101,15 +101,22 @@ static struct oom_span code_of(const char *frame, const char *p, const char *to)
 																(struct oom_span){p, stop};
 }
 
+/* At most so many characters of a span, for "%.*s". */
+static int shown(const char *from, const char *to, int most)
+{
+	return to - from < most ? (int)(to - from) : most;
+}
+
 static void keep(struct oom_crash *c, const struct frame *f, struct oom_span code)
 {
-	const char *const path = tail(&f->path);
-	const int function = (int)strcspn(f->function.from, "(\n ") < (int)(f->function.to - f->function.from) ? (int)strcspn(f->function.from, "(\n ") :
-														 (int)(f->function.to - f->function.from);
+	const char *const path = tail(&f->path), *end = f->function.from;
 
-	snprintf(c->own_line, sizeof(c->own_line), "%.*s:%.*s, in %.*s%s%.*s", (int)(f->path.to - path < 60 ? f->path.to - path : 60), path,
-		 (int)(f->number.to - f->number.from < 8 ? f->number.to - f->number.from : 8), f->number.from, function < 40 ? function : 40, f->function.from,
-		 code.to > code.from ? ": " : "", (int)(code.to - code.from < 80 ? code.to - code.from : 80), code.from);
+	/* nothing ends the text but its length */
+	while (end < f->function.to && *end != '(' && *end != '\n' && *end != ' ')
+		end++;
+	snprintf(c->own_line, sizeof(c->own_line), "%.*s:%.*s, in %.*s%s%.*s", shown(path, f->path.to, 60), path,
+		 shown(f->number.from, f->number.to, 8), f->number.from, shown(f->function.from, end, 40), f->function.from,
+		 code.to > code.from ? ": " : "", shown(code.from, code.to, 80), code.from);
 }
 
 void oom_decode_own_line(struct oom_crash *c, const char *begin, const char *at, const char *end)
