@@ -115,8 +115,9 @@ static inline void set(struct sweep_worker *w, char *row, size_t i, const char *
 static void set_value(struct sweep_worker *w, char *row, size_t i, bool jsonl)
 {
 	char text[VALUE_SIZE];
+	const char *const end = sweep_put_value(&w->cell, &w->s->column[i], jsonl, text);
 
-	set(w, row, i, text, (size_t)(sweep_put_value(&w->cell, &w->s->column[i], jsonl, text) - text));
+	set(w, row, i, text, (size_t)(end - text));
 }
 
 /* The text of a value of its axis, which comes again soon where the axis runs fast. */
@@ -138,8 +139,9 @@ static void set_standing(struct sweep_worker *w, char *row, struct sweep_field *
 static void set_number(struct sweep_worker *w, char *row, size_t i, int64_t number)
 {
 	char text[40];
+	const char *const end = sweep_put_int(text, number);
 
-	set(w, row, i, text, (size_t)(sweep_put_int(text, number) - text));
+	set(w, row, i, text, (size_t)(end - text));
 }
 
 /* What has changed since the last row, which was priced as this one is. */
