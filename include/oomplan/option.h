@@ -133,6 +133,8 @@ OOM_API enum oom_status oom_option_read(const struct oom_option *option, const c
 
 /* The i-th knob, in the order of help; NULL past the end. */
 OOM_API const struct oom_option *oom_knob_at(size_t i);
+/* The knob of exactly this name, as our own tables spell it; NULL if there is none. */
+OOM_API const struct oom_option *oom_knob_named(const char *name);
 /* Finds a knob by name ('-' and '_' are the same), by column, or by an alias that has the knob's own words.
  * NULL if there is none. */
 OOM_API const struct oom_option *oom_knob_find(const char *name);

@@ -122,6 +122,14 @@ const struct oom_option *oom_knob_at(size_t i)
 	return i < sizeof(knobs) / sizeof(knobs[0]) ? &knobs[i] : NULL;
 }
 
+const struct oom_option *oom_knob_named(const char *name)
+{
+	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
+		if (*knobs[i].name == *name && !strcmp(knobs[i].name, name))
+			return &knobs[i];
+	return NULL;
+}
+
 const struct oom_option *oom_knob_find(const char *name)
 {
 	const struct oom_alias *alias;

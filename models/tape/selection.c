@@ -16,11 +16,14 @@ void oom_selection_reset(struct oom_tape *t)
 {
 	const struct oom_plan *p = t->plan;
 	struct oom_selection *s = &t->selection;
+	bool named;
 
 	memset(s, 0, sizeof(*s));
 	s->layer = -1;
 	s->by_name = *p->freeze || *p->train || p->train_last || parts_differ(p);
-	s->paths = t->arch ? oom_module_paths(t->arch->config_type, t->task == OOM_TASK_CAUSAL_LM) : NULL;
+	/* nobody else asks for a name */
+	named = s->by_name || oom_plan_adapted(p);
+	s->paths = named && t->arch ? oom_module_paths(t->arch->config_type, t->task == OOM_TASK_CAUSAL_LM) : NULL;
 	s->each = oom_names_count(p->freeze) || oom_names_count(p->train) ||
 		  (oom_plan_adapted(p) && (*p->layers_to_transform || oom_names_count(p->lora_targets) ||
 					   oom_names_count(p->exclude_modules) || strpbrk(p->rank_pattern, ".")));

@@ -107,17 +107,6 @@ static enum oom_status fact_term(struct term *t, enum fact fact, const struct fa
 
 /* ---- knobs ---- */
 
-/* By its own name: that is what the table uses, and aliases take long to go through. */
-static const struct oom_option *knob(const char *name)
-{
-	const struct oom_option *k;
-
-	for (size_t i = 0; (k = oom_knob_at(i)) != NULL; i++)
-		if (*k->name == *name && !strcmp(k->name, name))
-			return k;
-	return NULL;
-}
-
 /* Optimizers by the library that their row names as its source. */
 static uint64_t of_library(const struct oom_option *optimizer, const char *library)
 {
@@ -140,7 +129,7 @@ static enum oom_status knob_term(struct term *t, struct oom_compat_condition *c,
 				 struct oom_error *err)
 {
 	const bool library = !strcmp(t->name, "library");
-	const struct oom_option *k = knob(library ? "optimizer" : t->name);
+	const struct oom_option *k = oom_knob_named(library ? "optimizer" : t->name);
 	char *list = t->value;
 	uint64_t bits = 0;
 	struct oom_value v;
