@@ -21,13 +21,20 @@ static bool room(void **p, size_t *cap, size_t need, size_t size)
 	return true;
 }
 
-static void put(struct oom_rewrite *w, int32_t code)
+static bool stream_room(struct oom_rewrite *w, size_t more)
 {
 	struct oom_stream *s = &w->to->streams[w->stream];
 
-	if (!room((void **)&s->ev, &s->cap, s->n + 1, sizeof(*s->ev)))
+	if (!room((void **)&s->ev, &s->cap, s->n + more, sizeof(*s->ev)))
 		w->status = OOM_ERR_MEMORY;
-	else
+	return !w->status;
+}
+
+static inline void put(struct oom_rewrite *w, int32_t code)
+{
+	struct oom_stream *s = &w->to->streams[w->stream];
+
+	if (s->n < s->cap || stream_room(w, 1))
 		s->ev[s->n++] = code;
 }
 
@@ -71,30 +78,42 @@ void oom_rewrite_event(struct oom_rewrite *w, int32_t row, enum oom_event_kind k
 		put(w, row << 2 | (int32_t)kind);
 }
 
-static void one(struct oom_rewrite *w, const struct oom_hooks *h, int32_t ev)
+/* Where a layer begins or ends: what the pass does there lies within the layer. */
+static void mark(struct oom_rewrite *w, const struct oom_hooks *h, int32_t ev)
 {
-	if (oom_ev_is_unit(ev)) {
-		const size_t u = oom_ev_unit(ev);
-		const bool ends = oom_ev_unit_ends(ev);
+	const size_t u = oom_ev_unit(ev);
 
-		w->unit = (int64_t)u;
-		if (!ends)
-			put(w, ev);
-		if (!ends && h->unit_begin)
-			h->unit_begin(w, u);
-		if (ends && h->unit_end)
+	w->unit = (int64_t)u;
+	if (oom_ev_unit_ends(ev)) {
+		if (h->unit_end)
 			h->unit_end(w, u);
-		if (ends) {
-			put(w, ev);
-			w->unit = -1;
-		}
+		put(w, ev);
+		w->unit = -1;
 		return;
 	}
-	if (ev >= 0 && (ev & 3) == OOM_EV_GRAD && h->grad)
-		h->grad(w, ev >> 2);
-	else if (ev < 0 || (ev & 3) != OOM_EV_FREE || !h->freed || h->freed(w, ev >> 2))
-		put(w, ev);
+	put(w, ev);
+	if (h->unit_begin)
+		h->unit_begin(w, u);
 }
+
+static void copy_stream(struct oom_rewrite *w, const struct oom_hooks *h, const struct oom_stream *s)
+{
+	/* most of what comes is a copy */
+	if (!stream_room(w, s->n + s->n / 8))
+		return;
+	for (size_t k = 0; k < s->n && !w->status; k++) {
+		const int32_t ev = s->ev[k];
+
+		if (oom_ev_is_unit(ev))
+			mark(w, h, ev);
+		else if (ev >= 0 && (ev & 3) == OOM_EV_GRAD && h->grad)
+			h->grad(w, ev >> 2);
+		else if (ev < 0 || (ev & 3) != OOM_EV_FREE || !h->freed || h->freed(w, ev >> 2))
+			put(w, ev);
+	}
+}
+
+/* ---- what passes ask about rows ---- */
 
 /* Which layer's parameter each gradient row belongs to. */
 static bool map_grads(struct oom_rewrite *w)
@@ -109,7 +128,7 @@ static bool map_grads(struct oom_rewrite *w)
 /* What each layer leaves for the backward pass: born in it, and alive when the forward ends or freed
  * in a later layer's place only by the backward.  Rows that die for all their layers at once belong
  * to none. */
-static bool map_kept(struct oom_rewrite *w)
+static void map_kept(struct oom_rewrite *w)
 {
 	const struct oom_stream *f = &w->from->streams[OOM_STREAM_FWD],
 				*b = &w->from->streams[OOM_STREAM_BWD];
@@ -133,11 +152,10 @@ static bool map_kept(struct oom_rewrite *w)
 		else if (ev >= 0 && (ev & 3) != OOM_EV_ALLOC && (!unit || (ev & 3) != OOM_EV_FREE))
 			w->kept[ev >> 2] = 0;
 	}
-	return w->kept;
 }
 
 /* What the forward makes behind the layers: a fused loss's gradient among it. */
-static bool map_late(struct oom_rewrite *w)
+static void map_late(struct oom_rewrite *w)
 {
 	const struct oom_stream *f = &w->from->streams[OOM_STREAM_FWD];
 	bool behind = false;
@@ -151,11 +169,10 @@ static bool map_late(struct oom_rewrite *w)
 		else if (ev >= 0 && (ev & 3) == OOM_EV_ALLOC)
 			w->late[ev >> 2] = behind;
 	}
-	return w->late;
 }
 
 /* Rows that one layer's backward makes and another's frees. */
-static bool map_handed(struct oom_rewrite *w)
+static void map_handed(struct oom_rewrite *w)
 {
 	const struct oom_stream *s = &w->from->streams[OOM_STREAM_BWD];
 	uint32_t unit = 0;
@@ -171,22 +188,47 @@ static bool map_handed(struct oom_rewrite *w)
 		else if (ev >= 0 && w->handed[ev >> 2] == unit)
 			w->handed[ev >> 2] = 0;
 	}
+}
+
+uint32_t *oom_rewrite_kept(struct oom_rewrite *w)
+{
+	if (!w->kept && !w->status)
+		map_kept(w);
+	w->status = w->kept ? w->status : OOM_ERR_MEMORY;
+	return w->kept;
+}
+
+bool *oom_rewrite_late(struct oom_rewrite *w)
+{
+	if (!w->late && !w->status)
+		map_late(w);
+	w->status = w->late ? w->status : OOM_ERR_MEMORY;
+	return w->late;
+}
+
+uint32_t *oom_rewrite_handed(struct oom_rewrite *w)
+{
+	if (!w->handed && !w->status)
+		map_handed(w);
+	w->status = w->handed ? w->status : OOM_ERR_MEMORY;
 	return w->handed;
 }
+
+/* ---- the walk ---- */
 
 enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 			    const struct oom_plan *plan, const struct oom_hooks *h, size_t own)
 {
 	struct oom_rewrite w = {.from = from, .to = to, .plan = plan, .unit = -1};
 
-	*to = *from;
+	memcpy(to, from, offsetof(struct oom_tape, tally));
 	to->rows = NULL;
 	to->cap_rows = 0;
 	to->ctx = NULL;
 	for (int i = 0; i < OOM_STREAMS; i++)
 		to->streams[i] = (struct oom_stream){0};
 	w.own = calloc(1, own ? own : 1);
-	if (!w.own || !map_grads(&w) || !map_kept(&w) || !map_late(&w) || !map_handed(&w) ||
+	if (!w.own || !map_grads(&w) ||
 	    !room((void **)&to->rows, &to->cap_rows, from->n_rows + 1, sizeof(*to->rows)))
 		w.status = OOM_ERR_MEMORY;
 	else if (from->n_rows)
@@ -197,8 +239,7 @@ enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 		w.stream = (enum oom_stream_id)i;
 		if (h->begin)
 			h->begin(&w);
-		for (size_t k = 0; k < s->n && !w.status; k++)
-			one(&w, h, s->ev[k]);
+		copy_stream(&w, h, s);
 		if (h->end)
 			h->end(&w);
 	}

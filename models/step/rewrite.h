@@ -33,13 +33,9 @@ struct oom_rewrite {
 	int64_t unit;                   /* the layer the stream is in, or -1 */
 	/* for each row of `from`: 1 + the layer to whose parameter this gradient belongs, or 0 */
 	uint32_t *unit_of_grad;
-	/* for each row of `from`: 1 + the layer that allocated it, if a layer keeps it for the backward
-	 * pass; otherwise 0 */
-	uint32_t *kept;
-	bool *late;             /* allocated in the forward pass after the layers */
-	/* for each row of `from`: 1 + the layer whose backward pass made it for that of an earlier layer,
-	 * which is the gradient of the layer's input; otherwise 0 */
-	uint32_t *handed;
+	/* what is only made when it is asked for, below; NULL before */
+	uint32_t *kept, *handed;
+	bool *late;
 	void *own;
 	enum oom_status status;
 };
@@ -50,6 +46,15 @@ int32_t oom_rewrite_row(struct oom_rewrite *w, const char *name, uint64_t bytes,
 /* Adds a row of the same size as this row of `from`. */
 int32_t oom_rewrite_copy(struct oom_rewrite *w, int32_t row);
 void oom_rewrite_event(struct oom_rewrite *w, int32_t row, enum oom_event_kind kind);
+
+/* For each row of `from`, the pass's own to change; NULL, and an error in status: out of host memory.
+ * kept: 1 + the layer that allocated it, if a layer keeps it for the backward pass; otherwise 0.
+ * late: allocated in the forward pass after the layers.
+ * handed: 1 + the layer whose backward pass made it for that of an earlier layer, which is the gradient
+ * of the layer's input; otherwise 0. */
+uint32_t *oom_rewrite_kept(struct oom_rewrite *w);
+bool *oom_rewrite_late(struct oom_rewrite *w);
+uint32_t *oom_rewrite_handed(struct oom_rewrite *w);
 
 /* Copies `from` into the empty tape `to` and inserts the events of the hooks.  The pass gets `own` bytes of
  * zeroed memory.  The caller releases *to with oom_rewrite_release. */

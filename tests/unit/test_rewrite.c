@@ -147,9 +147,9 @@ static void assert_maps(struct oom_rewrite *w)
 
 	for (int i = 0; i < ROWS; i++) {
 		assert_int_equal(w->unit_of_grad[i], of_grad[i]);
-		assert_int_equal(w->kept[i], kept[i]);
-		assert_int_equal(w->handed[i], handed[i]);
-		assert_int_equal(w->late[i], i == LOSS);
+		assert_int_equal(oom_rewrite_kept(w)[i], kept[i]);
+		assert_int_equal(oom_rewrite_handed(w)[i], handed[i]);
+		assert_int_equal(oom_rewrite_late(w)[i], i == LOSS);
 	}
 }
 

@@ -262,17 +262,18 @@ static bool holds_inputs(const struct oom_rewrite *w)
 
 static bool freed(struct oom_rewrite *w, int32_t row)
 {
-	const bool input = w->unit >= 0 && w->from->rows[row].born == OOM_STREAM_FWD && !w->late[row];
+	const bool *late = holds_inputs(w) ? oom_rewrite_late(w) : NULL;
+	uint32_t *handed = late ? oom_rewrite_handed(w) : NULL;
 
-	if (!holds_inputs(w) || !(input || w->handed[row]))
+	if (!handed || (!handed[row] && (w->unit < 0 || w->from->rows[row].born != OOM_STREAM_FWD || late[row])))
 		return true;
-	w->handed[row] |= HELD;
+	handed[row] |= HELD;
 	return false;
 }
 
 static void let_go(struct oom_rewrite *w)
 {
-	for (size_t row = 0; row < w->from->n_rows; row++)
+	for (size_t row = 0; w->handed && row < w->from->n_rows; row++)
 		if (w->handed[row] & HELD)
 			oom_rewrite_event(w, (int32_t)row, w->from->rows[row].mult == 1 ?
 							   OOM_EV_FREE : OOM_EV_FREE_ALL);

@@ -21,7 +21,7 @@ struct own {
 /* Rows of a layer that the forward leaves for the backward. */
 static bool kept_by(const struct oom_rewrite *w, int32_t row, uint32_t unit)
 {
-	return w->kept && w->kept[row] == unit;
+	return w->kept && w->kept[row] == unit;         /* once find_largest has asked for it */
 }
 
 /* Layers of different kinds are compared at one batch, whatever the plan's: a plan's price must not
@@ -36,11 +36,12 @@ static uint64_t size_of(const struct oom_tape *t, const struct oom_row *r)
 
 static void find_largest(struct oom_rewrite *w)
 {
+	const uint32_t *kept = oom_rewrite_kept(w);
 	struct own *o = w->own;
 
-	for (size_t row = 0; row < w->from->n_rows; row++)
-		if (w->kept[row])
-			o[w->kept[row]].bytes += size_of(w->from, &w->from->rows[row]);
+	for (size_t row = 0; kept && row < w->from->n_rows; row++)
+		if (kept[row])
+			o[kept[row]].bytes += size_of(w->from, &w->from->rows[row]);
 	for (size_t u = 1; u <= w->from->n_units; u++)
 		o->largest = o[u].bytes > (o->largest ? o[o->largest].bytes : 0) ? u : o->largest;
 	o->known = true;
@@ -100,7 +101,7 @@ static void unit_begin(struct oom_rewrite *w, size_t unit)
 		if (oom_ev_is_unit(s->ev[i]) && oom_ev_unit(s->ev[i]) == unit)
 			inside = !oom_ev_unit_ends(s->ev[i]);
 		else if (inside && s->ev[i] >= 0 && (s->ev[i] & 3) == OOM_EV_FREE &&
-			 w->kept[s->ev[i] >> 2])
+			 w->kept && w->kept[s->ev[i] >> 2])
 			oom_rewrite_event(w, s->ev[i] >> 2, OOM_EV_ALLOC);
 	}
 }
