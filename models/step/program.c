@@ -10,6 +10,7 @@
 #include "tape/round.h"
 #include "step/objectives.h"
 #include "tape/timeline.h"
+#include "tape/unroll.h"
 #include "step/time/work.h"
 
 struct oom_evaluator *oom_evaluator_new(void)
@@ -215,6 +216,22 @@ static bool serves(const struct program *g, const struct oom_model *m, const str
 	       oom_conds_hold(&g->tape, at->b, at->s, at->t);
 }
 
+static void forget(struct oom_evaluator *ev, struct program *g)
+{
+	oom_before_forget(ev, g, NULL);
+	g->model = NULL;
+	g->sized.known = false;
+	for (int i = 0; i < OOM_VARIANTS; i++)
+		oom_variant_release(&g->variant[i]);
+}
+
+static void keep_as(struct program *g, const struct oom_model *m, const struct oom_plan *key)
+{
+	g->key = *key;
+	g->tape.plan = &g->key;
+	g->model = m;
+}
+
 static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 				 const struct oom_model *m, const struct oom_plan *p,
 				 const struct oom_plan *key, bool expand, struct oom_error *err)
@@ -222,11 +239,7 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	struct oom_plan cast = *p;
 	enum oom_status st;
 
-	oom_before_forget(ev, g, NULL);
-	g->model = NULL;
-	g->sized.known = false;
-	for (int i = 0; i < OOM_VARIANTS; i++)
-		oom_variant_release(&g->variant[i]);
+	forget(ev, g);
 	cast.precision = key->precision;
 	if (!g->tape.nodes)
 		lend_nodes(ev, &g->tape);
@@ -239,12 +252,31 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 		return st;
 	oom_program_sum(g, p);
 	oom_work_terms(&g->tape, g->adapted, g->term);
-	g->key = *key;
-	g->tape.plan = &g->key;
-	g->model = m;
+	keep_as(g, m, key);
 	/* the graph has served: what stays is rows and events */
 	lend_nodes(ev, &g->tape);
 	g->tape.n_nodes = 0;
+	return OOM_OK;
+}
+
+/* Every layer, out of the tape that has the repeated ones once: a copy costs a tenth of a recording. */
+static enum oom_status unroll_in(struct oom_evaluator *ev, struct program *g, const struct oom_model *m,
+				 const struct oom_plan *p, const struct oom_plan *key, struct oom_error *err)
+{
+	struct program *once;
+	enum oom_status st = oom_program_for(ev, m, p, &once, err);
+
+	if (st)
+		return st;
+	forget(ev, g);
+	oom_tape_release(&g->tape);
+	st = oom_unroll(&once->tape, &g->tape);
+	if (st == OOM_ERR_LIMIT)
+		return record_in(ev, g, m, p, key, true, err);
+	if (st)
+		return oom_error_set(err, st, "out of host memory");
+	oom_program_sum(g, p);
+	keep_as(g, m, key);
 	return OOM_OK;
 }
 
@@ -271,8 +303,9 @@ static enum oom_status record_anew(struct oom_evaluator *ev, struct program **sl
 	if (!*place)
 		*place = calloc(1, sizeof(**place));
 	*at = (size_t)(place - slot);
-	return *place ? record_in(ev, *place, m, p, key, expand, err) :
-			oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	if (!*place)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	return expand ? unroll_in(ev, *place, m, p, key, err) : record_in(ev, *place, m, p, key, false, err);
 }
 
 static enum oom_status find(struct oom_evaluator *ev, struct program **slot, size_t n, bool expand,

@@ -1,0 +1,587 @@
+/* Repeated layers, written out one by one.
+ *
+ * Of a run of equal layers the first, the second and the last are recorded (layers.c), and the second stands for all
+ * between the ends.  Its copies differ in whose rows they touch:
+ *
+ *   - a row that the layer makes, forward or backward, is its own copy's;
+ *   - a row of the first layer that the second one frees came from the layer before (its input): from the copy before
+ *     that is the row of the second layer which the last one frees in the same way;
+ *   - a row of the last layer's backward that the second one's frees (the gradient of its output) came from the layer
+ *     behind: from the copy behind that is the row of the second layer's which the first one's frees.
+ *
+ * The two of a pair are found by their order, and must be of one size; what is not of these kinds is not unrolled. */
+#include "unroll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A run: units [unit0, unit1) stand for reps copies; those before them are the first, those behind the last. */
+struct run {
+	uint32_t unit0, unit1, reps;
+	uint32_t param0, param1;        /* of the second layer, in the short tape */
+	int32_t rows;                   /* of the second layer */
+};
+
+enum { NOBODY = -1 };
+
+struct unroll {
+	const struct oom_tape *from;
+	struct oom_tape *to;
+	struct run run[OOM_MAX_RUNS];
+	size_t n_runs;
+	/* for each row of `from`: its unit, whose copies are of which run, where its copies' numbers begin in `copy` */
+	int32_t *unit_of, *run_of, *base;
+	int32_t *pair;                  /* of a neighbour's row: the second layer's own that stands for it */
+	int32_t *copy;                  /* rows of `to` */
+	size_t n_copies;
+	enum oom_status status;
+};
+
+/* ---- what there is ---- */
+
+/* The runs, from the marks of the forward; the backward has marks of its own around the same units. */
+static bool find_runs(struct unroll *w)
+{
+	const struct oom_tape *t = w->from;
+	const struct oom_stream *s = &t->streams[OOM_STREAM_FWD];
+	struct run *open = NULL;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+
+		if (oom_ev_is_unit(ev)) {
+			if (open && !oom_ev_unit_ends(ev))
+				open->unit1 = (uint32_t)oom_ev_unit(ev) + 1;
+			if (open && open->unit0 == UINT32_MAX)
+				open->unit0 = (uint32_t)oom_ev_unit(ev);
+		} else if (ev < 0 && !((-1 - ev) & 1)) {
+			open = &w->run[w->n_runs++];
+			*open = (struct run){.unit0 = UINT32_MAX, .reps = t->reps[(-1 - ev) / 2]};
+		} else if (ev < 0) {
+			if (!open || open->unit0 == UINT32_MAX)
+				return false;   /* of a model beside the trained one */
+			open = NULL;
+		}
+	}
+	for (size_t k = 0; k < w->n_runs; k++) {
+		w->run[k].param0 = t->units[w->run[k].unit0].param0;
+		w->run[k].param1 = t->units[w->run[k].unit1 - 1].param1;
+	}
+	return !open;
+}
+
+static int32_t run_at(const struct unroll *w, size_t unit)
+{
+	for (size_t k = 0; k < w->n_runs; k++)
+		if (unit >= w->run[k].unit0 && unit < w->run[k].unit1)
+			return (int32_t)k;
+	return NOBODY;
+}
+
+/* Whose every row is. */
+static bool find_owners(struct unroll *w)
+{
+	const struct oom_tape *t = w->from;
+
+	for (size_t i = 0; i < t->n_rows; i++)
+		w->unit_of[i] = w->run_of[i] = w->base[i] = w->pair[i] = NOBODY;
+	for (int k = OOM_STREAM_FWD; k <= OOM_STREAM_BWD; k++) {
+		int32_t unit = NOBODY, run = NOBODY;
+
+		for (size_t i = 0; i < t->streams[k].n; i++) {
+			const int32_t ev = t->streams[k].ev[i];
+
+			if (oom_ev_is_unit(ev)) {
+				unit = oom_ev_unit_ends(ev) ? NOBODY : (int32_t)oom_ev_unit(ev);
+				run = unit < 0 ? NOBODY : run_at(w, (size_t)unit);
+			} else if (ev >= 0 && (ev & 3) == OOM_EV_ALLOC) {
+				w->unit_of[ev >> 2] = unit;
+				w->run_of[ev >> 2] = run;
+				w->base[ev >> 2] = (int32_t)w->n_copies;
+				w->n_copies += run < 0 ? 1 : w->run[run].reps;
+			}
+		}
+	}
+	return w->n_copies < OOM_MAX_ROWS;
+}
+
+/* ---- who stands for a neighbour's row ---- */
+
+/* Rows of `born` that units [unit0, unit1) free in a stream, in that order. */
+struct handed {
+	int32_t *row;
+	size_t n;
+};
+
+static bool within(const struct unroll *w, int32_t row, uint32_t unit0, uint32_t unit1, enum oom_stream_id born)
+{
+	return w->unit_of[row] >= (int32_t)unit0 && w->unit_of[row] < (int32_t)unit1 &&
+	       w->from->rows[row].born == born;
+}
+
+/* Those of units [from0, from1), born in one stream, that units [to0, to1) free in another. */
+static void collect(const struct unroll *w, struct handed *h, enum oom_stream_id stream, enum oom_stream_id born,
+		    uint32_t from0, uint32_t from1, uint32_t to0, uint32_t to1)
+{
+	const struct oom_stream *s = &w->from->streams[stream];
+	bool inside = false;
+
+	h->n = 0;
+	for (size_t i = 0; i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+
+		if (oom_ev_is_unit(ev))
+			inside = !oom_ev_unit_ends(ev) && oom_ev_unit(ev) >= to0 && oom_ev_unit(ev) < to1;
+		else if (inside && ev >= 0 && (ev & 3) == OOM_EV_FREE && within(w, ev >> 2, from0, from1, born))
+			h->row[h->n++] = ev >> 2;
+	}
+}
+
+static bool same_size(const struct oom_row *a, const struct oom_row *b)
+{
+	return a->width == b->width && a->mono == b->mono && a->dt == b->dt && a->stream == b->stream;
+}
+
+/* The neighbour's rows that the second layer frees, and the second layer's that the other neighbour frees. */
+static bool pair_up(struct unroll *w, const struct handed *theirs, const struct handed *ours)
+{
+	if (theirs->n != ours->n)
+		return false;
+	for (size_t i = 0; i < ours->n; i++) {
+		if (!same_size(&w->from->rows[theirs->row[i]], &w->from->rows[ours->row[i]]) ||
+		    (w->pair[theirs->row[i]] >= 0 && w->pair[theirs->row[i]] != ours->row[i]))
+			return false;
+		w->pair[theirs->row[i]] = ours->row[i];
+	}
+	return true;
+}
+
+static bool pair_run(struct unroll *w, const struct run *r, struct handed *theirs, struct handed *ours)
+{
+	const uint32_t u = r->unit0, v = r->unit1, n = v - u;
+
+	if (u < n || v + n > w->from->n_units)
+		return false;
+	for (int k = OOM_STREAM_FWD; k <= OOM_STREAM_BWD; k++) {
+		collect(w, theirs, (enum oom_stream_id)k, OOM_STREAM_FWD, u - n, u, u, v);
+		collect(w, ours, (enum oom_stream_id)k, OOM_STREAM_FWD, u, v, v, v + n);
+		if (!pair_up(w, theirs, ours))
+			return false;
+	}
+	collect(w, theirs, OOM_STREAM_BWD, OOM_STREAM_BWD, v, v + n, u, v);
+	collect(w, ours, OOM_STREAM_BWD, OOM_STREAM_BWD, u, v, u - n, u);
+	return pair_up(w, theirs, ours);
+}
+
+static bool find_pairs(struct unroll *w)
+{
+	const size_t n = w->from->n_rows + 1;
+	struct handed theirs = {.row = malloc(n * sizeof(int32_t))}, ours = {.row = malloc(n * sizeof(int32_t))};
+	bool ok = theirs.row && ours.row;
+
+	if (!ok)
+		w->status = OOM_ERR_MEMORY;
+	for (size_t k = 0; ok && k < w->n_runs; k++)
+		ok = pair_run(w, &w->run[k], &theirs, &ours);
+	free(theirs.row);
+	free(ours.row);
+	return ok;
+}
+
+/* ---- writing ---- */
+
+static void put(struct unroll *w, enum oom_stream_id k, int32_t ev)
+{
+	struct oom_stream *s = &w->to->streams[k];
+
+	s->ev[s->n++] = ev;
+}
+
+/* The row that copy k of a run means by this one; NOBODY: it cannot be told. */
+static int32_t meant(const struct unroll *w, int32_t row, int32_t run, uint32_t k)
+{
+	const struct run *r = &w->run[run];
+	const bool before = w->unit_of[row] < (int32_t)r->unit0;
+	const int32_t own = w->pair[row];
+
+	if (w->run_of[row] == run)
+		return w->copy[w->base[row] + (int32_t)k];
+	if (own < 0 || w->run_of[row] >= 0 || w->run_of[own] != run)
+		return NOBODY;
+	if (k == (before ? 0 : r->reps - 1))
+		return w->copy[w->base[row]];
+	return w->copy[w->base[own] + (int32_t)k + (before ? -1 : 1)];
+}
+
+/* What an event outside of the copies means by a repeated layer's row: the forward's is the last copy's, what the
+ * backward makes the first one's, in whose order it runs last. */
+static int32_t meant_outside(const struct unroll *w, int32_t row)
+{
+	const int32_t run = w->run_of[row];
+	const bool back = w->from->rows[row].born == OOM_STREAM_BWD;
+
+	return w->copy[w->base[row] + (run < 0 || back ? 0 : (int32_t)w->run[run].reps - 1)];
+}
+
+/* One event of a copy (run < 0: of none). */
+static bool event(struct unroll *w, enum oom_stream_id s, int32_t ev, int32_t run, uint32_t k)
+{
+	const int32_t row = ev >> 2, kind = ev & 3;
+	int32_t to;
+
+	if (kind == OOM_EV_ALLOC) {
+		const int32_t at = w->base[row] + (run < 0 ? 0 : (int32_t)k);
+
+		to = w->copy[at] = (int32_t)w->to->n_rows++;
+		w->to->rows[to] = w->from->rows[row];
+		w->to->rows[to].mult = 1;
+	} else if (w->base[row] < 0 || kind == OOM_EV_FREE_ALL ||
+		   (kind == OOM_EV_GRAD && run < 0 && w->run_of[row] >= 0)) {
+		return false;           /* one event for all copies */
+	} else {
+		to = run < 0 ? meant_outside(w, row) : meant(w, row, run, k);
+	}
+	if (to < 0)
+		return false;
+	put(w, s, to << 2 | kind);
+	return true;
+}
+
+/* Whether an event beside them gives up a row of the layers before (-1) or behind the copies (1); 0: neither. */
+static int side(const struct unroll *w, const struct run *r, const struct oom_stream *s, size_t at)
+{
+	const int32_t ev = at < s->n ? s->ev[at] : -1, unit = ev >= 0 ? w->unit_of[ev >> 2] : NOBODY,
+		      units = (int32_t)(r->unit1 - r->unit0);
+
+	if (ev < 0 || (ev & 3) != OOM_EV_FREE)
+		return 0;
+	return unit >= (int32_t)r->unit1 && unit < (int32_t)r->unit1 + units   ? 1 :
+	       unit < (int32_t)r->unit0 && unit >= (int32_t)r->unit0 - units ? -1 :
+									      0;
+}
+
+/* Rows that the copies give up together, copy by copy (casts of weights at the end of a pass), in the order in which
+ * the layers beside them do.  Returns where the stream goes on; 0: they cannot be told apart. */
+static size_t give_up_all(struct unroll *w, enum oom_stream_id id, size_t at)
+{
+	const struct oom_stream *s = &w->from->streams[id];
+	const int32_t run = w->run_of[s->ev[at] >> 2];
+	size_t end = at;
+	int before, behind;
+
+	if (run < 0)
+		return 0;
+	while (end < s->n && s->ev[end] >= 0 && (s->ev[end] & 3) == OOM_EV_FREE_ALL && w->run_of[s->ev[end] >> 2] == run)
+		end++;
+	before = at ? side(w, &w->run[run], s, at - 1) : 0;
+	behind = side(w, &w->run[run], s, end);
+	if (before + behind || !before)
+		return 0;
+	for (uint32_t k = 0; k < w->run[run].reps; k++) {
+		const int32_t copy = (int32_t)(before < 0 ? k : w->run[run].reps - 1 - k);
+
+		for (size_t i = at; i < end; i++)
+			put(w, id, w->copy[w->base[s->ev[i] >> 2] + copy] << 2 | OOM_EV_FREE);
+	}
+	return end;
+}
+
+/* What number a unit has in the unrolled tape, in copy k of its run. */
+static size_t unit_in(const struct unroll *w, size_t unit, uint32_t k)
+{
+	size_t n = unit;
+
+	for (size_t i = 0; i < w->n_runs; i++) {
+		const struct run *r = &w->run[i];
+		const size_t units = r->unit1 - r->unit0;
+
+		if (unit >= r->unit1)
+			n += (r->reps - 1) * units;
+		else if (unit >= r->unit0)
+			n += k * units;
+	}
+	return n;
+}
+
+/* A repeated region, [at, end) of a stream; copies run backwards in the backward pass. */
+static bool region(struct unroll *w, enum oom_stream_id id, size_t at, size_t end, uint32_t reps)
+{
+	const struct oom_stream *s = &w->from->streams[id];
+	int32_t run = NOBODY;
+
+	for (uint32_t i = 0; i < reps; i++) {
+		const uint32_t k = id == OOM_STREAM_BWD ? reps - 1 - i : i;
+
+		for (size_t j = at; j < end; j++) {
+			const int32_t ev = s->ev[j];
+
+			if (oom_ev_is_unit(ev)) {
+				run = run_at(w, oom_ev_unit(ev));
+				if (run < 0 || w->run[run].reps != reps)
+					return false;
+				put(w, id, -OOM_UNIT_MARK - (int32_t)(2 * unit_in(w, oom_ev_unit(ev), k)) -
+						   oom_ev_unit_ends(ev));
+			} else if (ev < 0 || run < 0 || !event(w, id, ev, run, k)) {
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+static bool stream(struct unroll *w, enum oom_stream_id id)
+{
+	const struct oom_stream *s = &w->from->streams[id];
+
+	for (size_t i = 0; i < s->n; i++) {
+		const int32_t ev = s->ev[i];
+		size_t end = i + 1;
+
+		if (ev >= 0 && (ev & 3) == OOM_EV_FREE_ALL) {
+			end = give_up_all(w, id, i);
+			if (!end)
+				return false;
+			i = end - 1;
+			continue;
+		}
+		if (ev >= 0) {
+			if (!event(w, id, ev, NOBODY, 0))
+				return false;
+			continue;
+		}
+		if (oom_ev_is_unit(ev)) {
+			put(w, id, -OOM_UNIT_MARK - (int32_t)(2 * unit_in(w, oom_ev_unit(ev), 0)) -
+					   oom_ev_unit_ends(ev));
+			continue;
+		}
+		while (s->ev[end] >= 0 || oom_ev_is_unit(s->ev[end]))
+			end++;
+		if (!region(w, id, i + 1, end, w->from->reps[(-1 - ev) / 2]))
+			return false;
+		i = end;
+		/* a table of all layers, given up with the last of them */
+		if (i + 1 < s->n && s->ev[i + 1] >= 0 && w->from->rows[s->ev[i + 1] >> 2].shared)
+			return false;
+	}
+	return true;
+}
+
+/* ---- parameters, units, layers ---- */
+
+static bool parameter(struct unroll *w, const struct oom_param *p, int32_t run, uint32_t k)
+{
+	struct oom_param *q = &w->to->params[w->to->n_params++];
+
+	*q = *p;
+	if (p->unit)
+		q->unit = (uint32_t)unit_in(w, p->unit - 1, k) + 1;
+	if (run >= 0)
+		q->count = 1;
+	if (p->grad < 0)
+		return true;
+	if (w->base[p->grad] < 0)
+		return false;
+	q->grad = run < 0 ? meant_outside(w, p->grad) : meant(w, p->grad, run, k);
+	return q->grad >= 0 && (run >= 0 || w->run_of[p->grad] < 0);
+}
+
+static bool parameters(struct unroll *w)
+{
+	const struct oom_tape *t = w->from;
+
+	for (size_t i = 0; i < t->n_params;) {
+		const int32_t run = t->params[i].unit ? run_at(w, t->params[i].unit - 1) : NOBODY;
+		const struct run *r = run < 0 ? NULL : &w->run[run];
+		const size_t end = r ? r->param1 : i + 1;
+
+		/* those of a run lie together, from its begin on; others that stand for several were never run */
+		if (r ? i != r->param0 : t->params[i].count > 1)
+			return false;
+		for (uint32_t k = 0; k < (r ? r->reps : 1); k++)
+			for (size_t j = i; j < end; j++)
+				if ((t->params[j].unit ? run_at(w, t->params[j].unit - 1) : NOBODY) != run ||
+				    !parameter(w, &t->params[j], run, k))
+					return false;
+		i = end;
+	}
+	return true;
+}
+
+/* Where the parameter's number lies when the copies before it are there. */
+static uint32_t param_in(const struct unroll *w, uint32_t i, size_t unit, uint32_t k)
+{
+	uint32_t n = i;
+
+	for (size_t j = 0; j < w->n_runs; j++) {
+		const struct run *r = &w->run[j];
+
+		if (unit >= r->unit1)
+			n += (r->reps - 1) * (r->param1 - r->param0);
+		else if (unit >= r->unit0)
+			n += k * (r->param1 - r->param0);
+	}
+	return n;
+}
+
+static bool units_and_layers(struct unroll *w)
+{
+	const struct oom_tape *t = w->from;
+
+	for (size_t l = 0; l < t->n_layers; l++) {
+		const struct oom_layer_rec *rec = &t->layers[l];
+
+		if (rec->layers != (rec->unit1 - rec->unit0) * rec->reps)
+			return false;           /* units within units */
+		for (uint32_t k = 0; k < rec->reps; k++)
+			for (uint32_t u = rec->unit0; u < rec->unit1; u++) {
+				const size_t n = unit_in(w, u, k);
+
+				w->to->units[n] = (struct oom_unit){
+					.param0 = param_in(w, t->units[u].param0, u, k),
+					.param1 = param_in(w, t->units[u].param1, u, k),
+					.mult = 1};
+				w->to->layers[w->to->n_layers++] = (struct oom_layer_rec){
+					.unit0 = (uint32_t)n,
+					.unit1 = (uint32_t)n + 1,
+					.group = rec->group,
+					.reps = 1,
+					.layers = 1};
+			}
+	}
+	return w->to->n_layers == w->to->n_units;
+}
+
+/* ---- the whole ---- */
+
+static bool room(struct unroll *w, size_t ev[2], size_t units, size_t params)
+{
+	const struct oom_tape *t = w->from;
+	struct oom_tape *to = w->to;
+
+	to->rows = malloc((w->n_copies + 1) * sizeof(*to->rows));
+	to->refs = malloc((w->n_copies + 1) * sizeof(*to->refs));
+	to->cap_rows = w->n_copies + 1;
+	to->units = malloc((units + 1) * sizeof(*to->units));
+	to->cap_units = units + 1;
+	to->layers = malloc((units + 1) * sizeof(*to->layers));
+	to->cap_layers = units + 1;
+	to->params = malloc((params + 1) * sizeof(*to->params));
+	to->cap_params = params + 1;
+	for (int k = OOM_STREAM_FWD; k <= OOM_STREAM_BWD; k++) {
+		to->streams[k].ev = malloc((ev[k] + 1) * sizeof(*to->streams[k].ev));
+		to->streams[k].cap = ev[k] + 1;
+	}
+	if (t->beside.n) {
+		to->beside.params = malloc(t->beside.n * sizeof(*to->beside.params));
+		to->beside.cap = t->beside.n;
+	}
+	return to->rows && to->refs && to->units && to->layers && to->params && to->streams[0].ev &&
+	       to->streams[1].ev && (!t->beside.n || to->beside.params);
+}
+
+/* Everything but what it owns. */
+static void head(const struct oom_tape *from, struct oom_tape *to)
+{
+	memset(to, 0, sizeof(*to));
+	memcpy(to, from, offsetof(struct oom_tape, tally));
+	to->rows = NULL;
+	to->refs = NULL;
+	to->nodes = NULL;
+	to->params = NULL;
+	to->ckpts = NULL;
+	to->units = NULL;
+	to->layers = NULL;
+	to->ctx = NULL;
+	to->kept.row = NULL;
+	to->cached.row = NULL;
+	to->beside.params = NULL;
+	for (int i = 0; i < OOM_STREAMS; i++)
+		to->streams[i] = (struct oom_stream){0};
+	to->n_rows = to->n_params = to->n_nodes = to->n_ckpts = to->n_units = to->n_layers = to->n_ctx = 0;
+	to->cap_rows = to->cap_params = to->cap_nodes = to->cap_ckpts = to->cap_units = to->cap_layers = 0;
+	to->kept.n = to->kept.cap = to->cached.n = to->cached.cap = 0;
+	to->n_reps = 0;
+	to->expand = true;
+}
+
+/* How much the copies come to. */
+static void measure(const struct unroll *w, size_t ev[2], size_t *units, size_t *params)
+{
+	const struct oom_tape *t = w->from;
+
+	*units = t->n_units;
+	*params = t->n_params;
+	for (size_t k = 0; k < w->n_runs; k++) {
+		*units += (size_t)(w->run[k].reps - 1) * (w->run[k].unit1 - w->run[k].unit0);
+		*params += (size_t)(w->run[k].reps - 1) * (w->run[k].param1 - w->run[k].param0);
+	}
+	for (int k = OOM_STREAM_FWD; k <= OOM_STREAM_BWD; k++) {
+		uint32_t reps = 1;
+
+		ev[k] = 0;
+		for (size_t i = 0; i < t->streams[k].n; i++) {
+			const int32_t e = t->streams[k].ev[i];
+
+			/* at most: outside of the copies, what is given up for all of them */
+			ev[k] += e >= 0 && (e & 3) == OOM_EV_FREE_ALL ? t->rows[e >> 2].mult : reps;
+			if (e < 0 && !oom_ev_is_unit(e))
+				reps = (-1 - e) & 1 ? 1 : t->reps[(-1 - e) / 2];
+		}
+	}
+}
+
+static bool write_out(struct unroll *w)
+{
+	size_t ev[2], units, params;
+
+	measure(w, ev, &units, &params);
+	head(w->from, w->to);
+	if (!room(w, ev, units, params)) {
+		w->status = OOM_ERR_MEMORY;
+		return false;
+	}
+	if (w->from->beside.n)
+		memcpy(w->to->beside.params, w->from->beside.params,
+		       w->from->beside.n * sizeof(*w->to->beside.params));
+	if (!stream(w, OOM_STREAM_FWD) || !stream(w, OOM_STREAM_BWD) || !parameters(w))
+		return false;
+	w->to->n_units = units;
+	return w->to->n_params == params && units_and_layers(w);
+}
+
+static bool unroll(struct unroll *w)
+{
+	bool done = false;
+
+	if (!find_runs(w) || !find_owners(w) || !find_pairs(w))
+		return false;
+	w->copy = malloc((w->n_copies + 1) * sizeof(*w->copy));
+	if (w->copy)
+		done = write_out(w);
+	else
+		w->status = OOM_ERR_MEMORY;
+	if (!done)
+		oom_tape_release(w->to);
+	free(w->copy);
+	return done;
+}
+
+enum oom_status oom_unroll(const struct oom_tape *from, struct oom_tape *to)
+{
+	struct unroll *w = calloc(1, sizeof(*w));
+	int32_t *map = malloc((4 * from->n_rows + 1) * sizeof(*map));
+	enum oom_status st = OOM_ERR_MEMORY;
+
+	if (w && map) {
+		w->from = from;
+		w->to = to;
+		w->unit_of = map;
+		w->run_of = map + from->n_rows;
+		w->base = map + 2 * from->n_rows;
+		w->pair = map + 3 * from->n_rows;
+		st = unroll(w) ? OOM_OK : w->status ? w->status : OOM_ERR_LIMIT;
+	}
+	free(w);
+	free(map);
+	return st;
+}
