@@ -221,7 +221,8 @@ static enum oom_status compare(struct picks *p, struct pick *a, struct pick *b, 
 /* The best plan of a cell, v[0..n) in order; NULL where none fits that is not dominated. */
 static enum oom_status best_of_cell(struct picks *p, struct pick *v, size_t n, struct pick **best)
 {
-	const unsigned flags = p->q->objective == OOM_OBJECTIVE_HEADROOM ? OOM_EVAL_REPLAY : 0;
+	const bool exact = p->q->objective == OOM_OBJECTIVE_HEADROOM;
+	const unsigned flags = exact ? OOM_EVAL_REPLAY : OOM_EVAL_VERDICT;
 
 	*best = NULL;
 	for (size_t i = 0; i < n && !hopeless(p, &v[i]); i++) {
@@ -234,10 +235,10 @@ static enum oom_status best_of_cell(struct picks *p, struct pick *v, size_t n, s
 			st = exactly(p, *best);
 			if (!st && c->least_bytes > (*best)->wanted_bytes)
 				continue;
-		} else if (*best && !flags) {
+		} else if (*best && !exact) {
 			break;
 		}
-		if (!st && (flags || !c->fits))
+		if (!st && (exact || !c->fits))
 			st = judge(p, c, flags);
 		if (st == OOM_ERR_INVALID || (!st && (!c->fits || hopeless(p, c))))
 			continue;

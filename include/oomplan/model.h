@@ -192,6 +192,9 @@ enum oom_eval_flags {
 	/* the caller promises that, since this evaluator's last call, only knobs for which oom_knob_near()
 	 * is true have changed, so that the others need not be compared */
 	OOM_EVAL_NEAR = 4,
+	/* of oom_judge, without OOM_EVAL_REPLAY: only the verdict on this card is wanted.  What dies there is not
+	 * replayed on an endless one: reserved_replayed is false, and used_bytes is no more than too much */
+	OOM_EVAL_VERDICT = 8,
 };
 /* True for knobs such as batch, accumulation, length, optimizer and compute capability, a change of which
  * OOM_EVAL_NEAR allows. */
@@ -225,7 +228,8 @@ OOM_API uint64_t oom_rollout_bytes(uint64_t capacity_bytes, const struct oom_pla
  * card of capacity_bytes.  The allocator is replayed only if the cheap bounds do not decide; flags are
  * those of oom_evaluate (with OOM_EVAL_REPLAY it is always replayed, and *fits is the same).  If only the
  * allocator's cache is too large, the step is replayed again on a card of that size: used_bytes is then
- * what it uses there, and it does not fit if a request fails even after cached segments were released. */
+ * what it uses there, and it does not fit if a request fails even after cached segments were released.
+ * OOM_EVAL_VERDICT leaves the endless card out where the verdict does not take it. */
 OOM_API enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *model,
 				  const struct oom_plan *plan, uint64_t capacity_bytes,
 				  unsigned flags, struct oom_eval *out, bool *fits,

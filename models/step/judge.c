@@ -54,8 +54,11 @@ enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *mode
 	const uint64_t budget = oom_budget(capacity, plan);
 	enum oom_status st = oom_evaluate_on(ev, model, plan, budget, flags, out, err);
 
-	if (!st && !(flags & OOM_EVAL_REPLAY) && oom_decide(out, budget) == OOM_UNDECIDED)
+	if (!st && !(flags & OOM_EVAL_REPLAY) && oom_decide(out, budget) == OOM_UNDECIDED) {
+		ev->verdict_only = flags & OOM_EVAL_VERDICT;
 		st = oom_evaluate_on(ev, model, plan, budget, flags | OOM_EVAL_REPLAY, out, err);
+		ev->verdict_only = false;
+	}
 	*fits = !st && out->used_bytes <= budget && wakes(out, capacity, plan);
 	return st;
 }

@@ -79,6 +79,7 @@ struct oom_evaluator {
 	bool as_asked;                          /* the one under way: no version, no engine changes its plan */
 	struct oom_before before;
 	uint64_t budget;                        /* bytes of the card being asked about; 0: of none */
+	bool verdict_only;                      /* and nothing else */
 };
 
 /* oom_evaluate on a card of so many bytes: with OOM_EVAL_REPLAY, a plan whose cache would not fit is

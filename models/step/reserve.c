@@ -26,15 +26,19 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	return k;
 }
 
+/* One of the last; what never filled an endless card does the same on one that is as large. */
 static struct oom_replayed *replayed_before(struct oom_evaluator *ev, const struct oom_model *m,
 					    const struct oom_plan *key, uint64_t limit)
 {
 	const size_t n = ev->n_replayed < OOM_REPLAYS_KEPT ? ev->n_replayed : OOM_REPLAYS_KEPT;
 
-	for (size_t i = 0; i < n; i++)
-		if (ev->replayed[i].model == m && ev->replayed[i].limit == limit &&
-		    !memcmp(&ev->replayed[i].plan, key, sizeof(*key)))
-			return &ev->replayed[i];
+	for (size_t i = 0; i < n; i++) {
+		struct oom_replayed *r = &ev->replayed[i];
+		const bool serves = r->limit == limit || (!r->limit && r->replayed && r->result.reserved <= limit);
+
+		if (r->model == m && serves && !memcmp(&r->plan, key, sizeof(*key)))
+			return r;
+	}
 	return NULL;
 }
 
@@ -109,7 +113,8 @@ static enum oom_status replay(struct oom_evaluator *ev, const struct oom_model *
 		kept = &ev->replayed[ev->n_replayed++ % OOM_REPLAYS_KEPT];
 		kept->model = model;
 		kept->plan = key;
-		kept->limit = limit;
+		/* where the card was never full, its size was not asked for */
+		kept->limit = played && !result.retries && !result.died ? 0 : limit;
 		kept->result = result;
 		kept->replayed = played;
 	}
@@ -141,6 +146,25 @@ static enum oom_status squeeze(struct oom_evaluator *ev, const struct oom_model 
 	return OOM_OK;
 }
 
+/* Where only the verdict is wanted the card's own size comes first: what never fills it does the same on an endless
+ * one (*r), and of what dies there no more is asked (*died).  Where cached segments were given back both are played. */
+static enum oom_status replay_here(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *p,
+				   const struct oom_schedule *s, const struct oom_batch *at, const struct oom_eval *e,
+				   const struct oom_replay_result **r, bool *died, struct oom_error *err)
+{
+	const uint64_t outside = e->used_bytes - e->reserved_bytes;
+	enum oom_status st;
+
+	*r = NULL;
+	if (ev->budget <= outside + e->overall_peak)
+		return OOM_OK;
+	st = replay(ev, model, p, s, at, e, ev->budget - outside, r, err);
+	*died = !st && *r && (*r)->died;
+	if (!st && *r && ((*r)->retries || *died))
+		*r = NULL;
+	return st;
+}
+
 /* Reserved bytes, by replay where it is asked for and can be, and what lies outside of them.  s: of the
  * recorded step; NULL where the ranks have schedules of their own. */
 enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *model,
@@ -150,13 +174,22 @@ enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *mo
 {
 	const struct oom_replay_result *r = NULL;
 	enum oom_status st = OOM_OK;
+	bool died = false;
 
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
 	out->retries = 0;
 	oom_overheads(out, plan);
 	out->used_bytes_estimated = out->used_bytes;
-	if (replays)
+	if (replays && ev->verdict_only)
+		st = replay_here(ev, model, plan, s, at, out, &r, &died, err);
+	if (died) {                             /* more than there is */
+		out->used_bytes = out->wanted_bytes =
+			out->used_bytes > ev->budget ? out->used_bytes : ev->budget + 1;
+		out->reserved_bytes = out->used_bytes - (out->context_bytes + out->workspace_bytes + out->nccl_bytes);
+		return st;
+	}
+	if (!st && replays && !r)
 		st = replay(ev, model, plan, s, at, out, 0, &r, err);
 	if (r) {
 		out->reserved_bytes = r->reserved;
