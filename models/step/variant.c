@@ -140,8 +140,8 @@ enum oom_status oom_variant_spans(struct oom_evaluator *ev, struct oom_variant *
 		if (st)
 			return st;
 		v->span[OOM_PASS_FWD] = oom_walk(t, OOM_STREAM_FWD, ev->size, false);
-		v->span[OOM_PASS_BWD] = oom_walk(t, OOM_STREAM_BWD, ev->size, false);
-		v->span[OOM_PASS_BWD_ACC] = oom_walk(t, OOM_STREAM_BWD, ev->size, true);
+		_Static_assert(OOM_PASS_BWD_ACC == OOM_PASS_BWD + 1, "both are walked at once");
+		oom_walk_both(t, OOM_STREAM_BWD, ev->size, &v->span[OOM_PASS_BWD]);
 		v->span[OOM_PASS_EVAL] = oom_walk(t, OOM_STREAM_EVAL, ev->size, false);
 	}
 	v->spanned = true;

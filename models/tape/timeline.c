@@ -5,50 +5,90 @@
 
 #include <string.h>
 
-static struct oom_span walk(const struct oom_tape *t, const struct oom_stream *s,
-			    const uint64_t *size, bool acc)
+struct level {
+	int64_t cur, peak, cur0, outer;
+};
+
+static inline void region_begins(struct level *l)
 {
-	int64_t cur = 0, peak = 0, cur0 = 0, outer = 0;
+	l->cur0 = l->cur;
+	l->outer = l->peak;
+	l->peak = l->cur;
+}
+
+static inline void region_ends(struct level *l, uint32_t reps)
+{
+	const int64_t extra = (l->cur - l->cur0) * (int64_t)(reps - 1);
+
+	l->peak += extra > 0 ? extra : 0;
+	l->cur += extra;
+	l->peak = l->outer > l->peak ? l->outer : l->peak;
+}
+
+static inline void change(struct level *l, int64_t d)
+{
+	l->cur += d;
+	l->peak = l->cur > l->peak ? l->cur : l->peak;
+}
+
+/* span[0]: gradients stay; [1]: they are added to those that are there.  Either may be left out, where a constant says
+ * so: this is where a search spends its time. */
+static inline void walk(const struct oom_tape *t, const struct oom_stream *s, const uint64_t *size, const bool stay,
+			const bool add, struct oom_span span[2])
+{
+	struct level l[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
 
 	for (size_t i = 0; i < s->n; i++) {
 		const int32_t ev = s->ev[i];
+		int64_t d;
 
 		if (oom_ev_is_unit(ev))
 			continue;
 		if (ev < 0) {
 			const uint32_t k = (uint32_t)(-1 - ev);
 
-			if (!(k & 1)) {
-				cur0 = cur;
-				outer = peak;
-				peak = cur;
-			} else {
-				const int64_t extra = (cur - cur0) * (int64_t)(t->reps[k / 2] - 1);
-
-				peak += extra > 0 ? extra : 0;
-				cur += extra;
-				if (outer > peak)
-					peak = outer;
-			}
+			for (int j = !stay; j <= add; j++)
+				if (k & 1)
+					region_ends(&l[j], t->reps[k / 2]);
+				else
+					region_begins(&l[j]);
 			continue;
 		}
+		d = (int64_t)size[ev >> 2];
 		switch (ev & 3) {
 		case OOM_EV_ALLOC:
-			cur += (int64_t)size[ev >> 2];
-			peak = cur > peak ? cur : peak;
+			if (stay)
+				change(&l[0], d);
+			if (add)
+				change(&l[1], d);
 			break;
-		case OOM_EV_FREE: cur -= (int64_t)size[ev >> 2]; break;
-		case OOM_EV_FREE_ALL: cur -= (int64_t)size[ev >> 2] * t->rows[ev >> 2].mult; break;
-		case OOM_EV_GRAD: cur -= acc ? (int64_t)size[ev >> 2] : 0; break;
+		case OOM_EV_FREE_ALL: d *= t->rows[ev >> 2].mult; /* fall through */
+		case OOM_EV_FREE:
+			l[0].cur -= d;
+			l[1].cur -= d;
+			break;
+		case OOM_EV_GRAD: l[1].cur -= d; break;
 		}
 	}
-	return (struct oom_span){cur, peak};
+	for (int j = 0; j < 2; j++)
+		span[j] = (struct oom_span){l[j].cur, l[j].peak};
 }
 
 struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
 			 bool acc)
 {
-	return walk(t, &t->streams[stream], size, acc);
+	struct oom_span span[2];
+
+	if (acc)
+		walk(t, &t->streams[stream], size, false, true, span);
+	else
+		walk(t, &t->streams[stream], size, true, false, span);
+	return span[acc];
+}
+
+void oom_walk_both(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size, struct oom_span span[2])
+{
+	walk(t, &t->streams[stream], size, true, true, span);
 }
 
 /* The layers' events begin with the first storage born in one and end with the first one born
@@ -91,9 +131,10 @@ void oom_walk_thirds(const struct oom_tape *t, enum oom_stream_id stream, const 
 	oom_cut_at_layers(t, stream, cut);
 	for (int k = 0; k < 3; k++) {
 		const struct oom_stream part = {.ev = s->ev + cut[k], .n = cut[k + 1] - cut[k]};
-		const struct oom_span p = walk(t, &part, size, acc);
+		struct oom_span p[2];
 
-		third[k] = k == 1 ? oom_one_layer(p.net, p.peak, n) : p;
+		walk(t, &part, size, true, true, p);
+		third[k] = k == 1 ? oom_one_layer(p[acc].net, p[acc].peak, n) : p[acc];
 	}
 }
 

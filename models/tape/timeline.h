@@ -16,6 +16,9 @@ struct oom_span oom_walk(const struct oom_tape *t, enum oom_stream_id stream, co
 /* Cuts a stream into what comes before the layers, the layers, and what comes after them: the k-th third is
  * the events [cut[k], cut[k + 1]). */
 void oom_cut_at_layers(const struct oom_tape *t, enum oom_stream_id stream, size_t cut[4]);
+/* Both at once: span[0] without, span[1] with gradients that exist already. */
+void oom_walk_both(const struct oom_tape *t, enum oom_stream_id stream, const uint64_t *size,
+		   struct oom_span span[2]);
 /* The span of one layer, given that of n equal layers. */
 struct oom_span oom_one_layer(int64_t net, int64_t peak, uint64_t n);
 /* The spans of the three thirds, of which the middle one is that of a single layer; the n layers are taken as
