@@ -64,6 +64,7 @@ struct oom_compat_condition {
 	int64_t low, high;              /* with choices, low is a set of bits */
 };
 #define OOM_COMPAT_CONDITIONS 224
+#define OOM_COMPAT_ENGINES 32
 /* The rules that can concern a model on a card, whatever the plan, with what is left of their conditions.
  * A plain value. */
 struct oom_compat {
@@ -74,6 +75,8 @@ struct oom_compat {
 	/* The rules that a search never breaks unless its question already does; those that refuse a plan or
 	 * make another run of it; and those that name another precision to use instead. */
 	struct oom_compat_set binding, fatal, of_precision;
+	/* by engine, the places in rule[] of those that its plans can break */
+	struct oom_compat_set of_engine[OOM_COMPAT_ENGINES];
 };
 /* Compiles the table for a model, a card and the plan's task and compute capability.  gpu may be NULL,
  * which stands for an NVIDIA card of the plan's compute capability.  OOM_ERR_PARSE means that the table is

@@ -222,6 +222,16 @@ static enum oom_status set_choice(struct oom_megatron *m, const struct oom_mg_ar
 			     near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
+enum oom_status oom_mg_set_optimizer(struct oom_megatron *m, const char *word, struct oom_error *err)
+{
+	for (int64_t i = 0; optimizers[i]; i++)
+		if (!strcmp(optimizers[i], word)) {
+			m->optimizer = i;
+			return OOM_OK;
+		}
+	return oom_megatron_set(m, oom_mg_arg_find("optimizer"), word, err);
+}
+
 enum oom_status oom_megatron_set(struct oom_megatron *m, const struct oom_mg_arg *a,
 				 const char *text, struct oom_error *err)
 {

@@ -156,6 +156,15 @@ static const char *const offloaded[] = {"attn_norm", "qkv_linear", "core_attn",	
 static const char *const recomputed[] = {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp",
 					 "moe", "shared_experts", NULL};
 
+/* Most plans have none of these texts, and a search launches thousands. */
+static void copy_text(char *to, size_t size, const char *from)
+{
+	const size_t n = strlen(from);
+
+	memcpy(to, from, n < size ? n + 1 : size);
+	to[size - 1] = 0;
+}
+
 /* Degrees, stages, and how layers lie on them. */
 static void set_layout(const struct oom_plan *p, struct oom_megatron *m)
 {
@@ -170,7 +179,7 @@ static void set_layout(const struct oom_plan *p, struct oom_megatron *m)
 	m->last_stage_layers = p->pp_last;
 	m->account_embedding = p->pp_embedding;
 	m->account_loss = p->pp_loss;
-	snprintf(m->layout, sizeof(m->layout), "%s", p->pp_layout);
+	copy_text(m->layout, sizeof(m->layout), p->pp_layout);
 	m->gpipe = p->pp > 1 && p->pp_schedule;        /* one rank: forward_backward_no_pipelining */
 	m->cp_all_to_all = p->cp_comm;
 	m->sequence_parallel = p->sp;
@@ -192,8 +201,8 @@ static void set_layers(const struct oom_plan *p, struct oom_megatron *m)
 		m->recompute_uniform = 0;
 		m->recompute_layers = p->recompute_layers;
 	}
-	snprintf(m->recompute_modules, sizeof(m->recompute_modules), "%s", p->recompute_modules);
-	snprintf(m->offload_modules, sizeof(m->offload_modules), "%s", p->offload_modules);
+	copy_text(m->recompute_modules, sizeof(m->recompute_modules), p->recompute_modules);
+	copy_text(m->offload_modules, sizeof(m->offload_modules), p->offload_modules);
 	m->attention = p->attn == OOM_ATTN_EAGER ? OOM_MG_ATTN_UNFUSED : OOM_MG_ATTN_FLASH;
 	m->cross_entropy = p->fused_ce == OOM_LOSS_FUSED ? OOM_MG_CE_TE : OOM_MG_CE_NONE;
 	m->grad_bytes = p->grads_16bit ? 1 : m->grad_bytes;     /* words of dtypes: bf16 */
@@ -227,8 +236,7 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	m->moe_imbalance = p->moe_imbalance;
 	set_layout(p, m);
 	set_layers(p, m);
-	st = oom_megatron_set(m, oom_mg_arg_find("optimizer"),
-			      oom_optimizer_at((size_t)p->optimizer)->megatron, err);
+	st = oom_mg_set_optimizer(m, oom_optimizer_at((size_t)p->optimizer)->megatron, err);
 	if (!st && p->fp8)
 		st = set_recipe(m, p, err);
 	if (st)

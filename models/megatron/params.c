@@ -7,8 +7,10 @@ static double norm(const struct oom_megatron *m, double width)
 	return m->rmsnorm ? width : 2 * width;
 }
 
-static double attention(const struct oom_megatron *m)
+/* bare: matrices alone, without biases and the norms of queries and keys */
+static double attention(const struct oom_megatron *m, bool bare)
 {
+	const bool bias = m->bias_linear && !bare, normed = m->qk_layernorm && !bare;
 	const double h = (double)m->hidden, t = (double)m->tp, a = (double)m->heads;
 	const double d = (double)m->kv_channels, q = a * d;
 	/* with fewer groups than ranks every rank keeps one group of its own */
@@ -21,15 +23,15 @@ static double attention(const struct oom_megatron *m)
 		const double qk = a * ((double)m->qk_head_dim + dr),
 			     up = a * (double)(m->qk_head_dim + m->v_head_dim);
 
-		n = rq > 0 ? h * rq + (m->qk_layernorm ? norm(m, rq) : 0) + rq * qk / t :
+		n = rq > 0 ? h * rq + (normed ? norm(m, rq) : 0) + rq * qk / t :
 			     h * qk / t;
-		n += h * (rk + dr) + (m->qk_layernorm ? norm(m, rk) : 0) + rk * up / t;
-		return n + a * (double)m->v_head_dim * h / t + (m->bias_linear ? h : 0);
+		n += h * (rk + dr) + (normed ? norm(m, rk) : 0) + rk * up / t;
+		return n + a * (double)m->v_head_dim * h / t + (bias ? h : 0);
 	}
 	n = h * (q + 2 * kv) / t + q * h / t;
-	n += m->bias_linear || m->qkv_bias ? (q + 2 * kv) / t : 0;
-	n += m->bias_linear ? h : 0;
-	return n + (m->qk_layernorm ? 2 * norm(m, d) : 0);
+	n += bias || (m->qkv_bias && !bare) ? (q + 2 * kv) / t : 0;
+	n += bias ? h : 0;
+	return n + (normed ? 2 * norm(m, d) : 0);
 }
 
 static double mlp(const struct oom_megatron *m, double in, double f, double t, bool bias)
@@ -42,10 +44,9 @@ static double mlp(const struct oom_megatron *m, double in, double f, double t, b
 static struct mg_params layer(const struct oom_megatron *m, bool experts)
 {
 	const double h = (double)m->hidden;
-	struct oom_megatron bare = *m;
 	struct mg_params p = {0, 0, 0, 0, 0, 0};
 
-	p.dense = 2 * norm(m, h) + attention(m);
+	p.dense = 2 * norm(m, h) + attention(m, false);
 	if (!experts) {
 		p.dense += mlp(m, h, (double)m->ffn_hidden, (double)m->tp, m->bias_linear);
 	} else {
@@ -59,8 +60,7 @@ static struct mg_params layer(const struct oom_megatron *m, bool experts)
 			   mlp(m, in, (double)m->moe_ffn, (double)m->etp, m->bias_linear);
 	}
 	p.largest = p.dense + p.expert;
-	bare.bias_linear = bare.qkv_bias = bare.qk_layernorm = 0;
-	p.matrices = attention(&bare) +
+	p.matrices = attention(m, true) +
 		     (experts ? 0 : mlp(m, h, (double)m->ffn_hidden, (double)m->tp, false));
 	if (experts) {
 		const double in = m->moe_latent ? (double)m->moe_latent : h;
@@ -85,14 +85,12 @@ static void matrix(struct mg_matrices *w, double elems)
 void oom_mg_layer_matrices(const struct oom_megatron *m, bool experts, struct mg_matrices *w)
 {
 	const struct mg_params all = layer(m, experts);
-	struct oom_megatron bare = *m;
 	const double h = (double)m->hidden, t = (double)m->tp,
 		     out = (double)m->heads * (double)(m->mla ? m->v_head_dim : m->kv_channels) * h / t;
 	double sum = 0;
 
-	bare.bias_linear = bare.qkv_bias = bare.qk_layernorm = 0;
 	w->n = 0;
-	matrix(w, attention(&bare) - out);
+	matrix(w, attention(m, true) - out);
 	matrix(w, out);
 	if (experts) {
 		/* the experts' as two, however many they are */
@@ -109,18 +107,15 @@ void oom_mg_layer_matrices(const struct oom_megatron *m, bool experts, struct mg
 
 double oom_mg_matrix_elems(const struct oom_megatron *m, bool dense, bool moe)
 {
-	struct oom_megatron w = *m;
-	double n;
+	double n = attention(m, true);
 
-	w.bias_linear = w.qkv_bias = w.qk_layernorm = 0;        /* matrices only */
-	n = attention(&w);
 	if (dense)
-		n += mlp(&w, (double)w.hidden, (double)w.ffn_hidden, (double)w.tp, false);
+		n += mlp(m, (double)m->hidden, (double)m->ffn_hidden, (double)m->tp, false);
 	if (moe)
-		n += mlp(&w, (double)(w.moe_latent ? w.moe_latent : w.hidden), (double)w.moe_ffn,
-			 (double)w.etp, false);
-	if (moe && w.moe_shared_ffn)
-		n += mlp(&w, (double)w.hidden, (double)w.moe_shared_ffn, (double)w.tp, false);
+		n += mlp(m, (double)(m->moe_latent ? m->moe_latent : m->hidden), (double)m->moe_ffn,
+			 (double)m->etp, false);
+	if (moe && m->moe_shared_ffn)
+		n += mlp(m, (double)m->hidden, (double)m->moe_shared_ffn, (double)m->tp, false);
 	return n;
 }
 
@@ -143,7 +138,7 @@ static struct mg_params t5_params(const struct oom_megatron *m)
 	struct mg_params p = {.largest = one.dense};
 
 	p.dense = (double)m->encoder_layers * one.dense +
-		  (double)m->decoder_layers * (one.dense + attention(m) + norm(m, h));
+		  (double)m->decoder_layers * (one.dense + attention(m, false) + norm(m, h));
 	p.dense += v * h + (m->learned_pos ? (double)m->max_pos * h : 0) + 2 * norm(m, h) + v;
 	return p;
 }
@@ -152,11 +147,14 @@ struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chu
 			       bool last_rank)
 {
 	const double h = (double)m->hidden, v = (double)m->padded_vocab / (double)m->tp * h;
-	const struct mg_params d = layer(m, false), e = layer(m, true);
-	struct mg_params p = {0, 0, 0, 0, 0, 0};
+	struct mg_params p = {0, 0, 0, 0, 0, 0}, d = p, e = p;
 
 	if (m->stack == OOM_MG_T5)
 		return t5_params(m);
+	if (c->dense || !c->moe || (c->mtp && !m->experts))
+		d = layer(m, false);
+	if (c->moe || (c->mtp && m->experts))
+		e = layer(m, true);
 	p.dense = (double)c->dense * d.dense + (double)c->moe * e.dense;
 	p.expert = (double)c->moe * e.expert;
 	p.largest = c->moe ? e.largest : d.largest;

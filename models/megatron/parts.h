@@ -20,6 +20,8 @@ int64_t oom_mg_split(const struct oom_megatron *m);
 void oom_mg_write_layout(const struct oom_megatron *m, char *out, size_t cap);
 /* Of the ranks between the ends none holds more than the one before it. */
 bool oom_mg_ranks_alike(const struct oom_megatron *m);
+/* The optimizer by its word, as oom_megatron_set sets it, without looking the argument up. */
+enum oom_status oom_mg_set_optimizer(struct oom_megatron *m, const char *word, struct oom_error *err);
 /* A layout as Megatron's argument has it, written out; at most cap - 1 letters. */
 enum oom_status oom_mg_expand_layout(const char *text, char *out, size_t cap, struct oom_error *err);
 /* Chunks a rank holds that the written-out layout speaks of; 0: one, or it fits no number of them. */

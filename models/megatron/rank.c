@@ -33,13 +33,11 @@ static double boundary(const struct oom_megatron *m)
 /* ---- in flight ---- */
 
 /* A pass of a chunk: its layers, the dropout mask behind the embedding. */
-static double chunk_bytes(const struct oom_megatron *m, const struct mg_chunk *c)
+static double chunk_bytes(const struct oom_megatron *m, const struct mg_chunk *c, const struct chunk_sums *s)
 {
-	static const struct mg_layer none;
 	const double n = m->sequence_parallel ? (double)m->tp : 1,
 		     T = oom_mg_tokens(m, (double)m->seq) / n;
-	const struct mg_layer d = c->dense ? oom_mg_layer(m, false, (double)m->seq, 0) : none,
-			      e = c->moe ? oom_mg_layer(m, true, (double)m->seq, 0) : none;
+	const struct mg_layer d = s->layer[0], e = s->layer[1];
 	const double layers = (double)(c->dense + c->moe);
 	const double ends = m->fp8 && m->ends_in_bf16 ? (c->embedding ? 1 : 0) + (c->loss ? 1 : 0) : 0;
 	double sum = (double)c->dense * d.saved + (double)c->moe * e.saved;
@@ -181,7 +179,7 @@ static double deferred(const struct oom_megatron *m, const struct mg_chunk *c)
  * (post_warmup_callback), and one is on its way back. */
 static double offload_margin(const struct oom_megatron *m, const struct mg_chunk *c)
 {
-	return 2 * oom_mg_layer(m, c->moe > 0, (double)m->seq, 0).away;
+	return *m->offload_modules ? 2 * oom_mg_layer(m, c->moe > 0, (double)m->seq, 0).away : 0;
 }
 
 static double extras(const struct oom_megatron *m, const struct mg_chunk *c)
@@ -244,7 +242,17 @@ static enum oom_status finish(const struct oom_megatron *m, struct oom_mg_rank *
 void oom_mg_add_up(const struct oom_megatron *m, int64_t r, const struct mg_chunk *c, size_t n,
 		   struct chunk_sums *s)
 {
+	bool dense = false, moe = false;
+
 	memset(s, 0, sizeof(*s));
+	for (size_t i = 0; i < n; i++) {
+		dense |= c[i].dense > 0 || !c[i].moe;   /* top_layer asks of a stage without layers too */
+		moe |= c[i].moe > 0;
+	}
+	if (dense)
+		s->layer[0] = oom_mg_layer(m, false, (double)m->seq, 0);
+	if (moe)
+		s->layer[1] = oom_mg_layer(m, true, (double)m->seq, 0);
 	for (size_t i = 0; i < n; i++) {
 		const struct mg_params p = oom_mg_params(m, &c[i], r == m->pp - 1);
 
@@ -257,7 +265,7 @@ void oom_mg_add_up(const struct oom_megatron *m, int64_t r, const struct mg_chun
 		s->late += deferred(m, &c[i]);
 		s->margin = fmax(s->margin, offload_margin(m, &c[i]));
 		s->away[i] = away_bytes(m, &c[i]);
-		s->bytes[i] = chunk_bytes(m, &c[i]) + mtp_bytes(m, &c[i]) +
+		s->bytes[i] = chunk_bytes(m, &c[i], s) + mtp_bytes(m, &c[i]) +
 			      oom_pipe_buffers(m, &c[i]);
 		s->head = fmax(s->head, extras(m, &c[i]));
 		if (c[i].loss)
@@ -266,9 +274,9 @@ void oom_mg_add_up(const struct oom_megatron *m, int64_t r, const struct mg_chun
 }
 
 /* Elsewhere than at the loss: the top layer in backward, recomputed if need be. */
-static double top_layer(const struct oom_megatron *m, const struct mg_chunk *last)
+static double top_layer(const struct oom_megatron *m, const struct mg_chunk *last, const struct chunk_sums *s)
 {
-	const struct mg_layer l = oom_mg_layer(m, last->moe > 0, (double)m->seq, 0);
+	const struct mg_layer l = s->layer[last->moe > 0];
 	/* method block checkpoints the first layers: the top one has kept what it needs */
 	const bool made_again = m->recompute == OOM_MG_RC_FULL &&
 				(m->recompute_uniform || m->recompute_layers >= last->dense + last->moe);
@@ -325,7 +333,7 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 		o->host_bytes = (uint64_t)in_flight(m, r, s.away, n, 0, &passes);
 	}
 	if (m->recompute == OOM_MG_RC_FULL || !loss) {
-		const double again = top_layer(m, &c[n - 1]);
+		const double again = top_layer(m, &c[n - 1], &s);
 
 		oom_mg_row(o, "a layer in backward", "recomputed and its gradients, beyond the logits",
 			   OOM_MG_ROW_RECOMPUTED, again - loss);

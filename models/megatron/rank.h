@@ -20,6 +20,7 @@ struct chunk_sums {
 	struct mg_params params;
 	double bytes[MG_CHUNKS], away[MG_CHUNKS];       /* of one pass through each: kept, offloaded */
 	double loss, head, late, margin;
+	struct mg_layer layer[2];       /* a dense one, and one of experts, where there are such */
 };
 
 void oom_mg_add_up(const struct oom_megatron *m, int64_t r, const struct mg_chunk *c, size_t n,

@@ -10,9 +10,15 @@
 
 #include "table.h"
 
+/* Of a rule that there is; a search asks some million times. */
+static inline bool has(const struct oom_compat_set *set, size_t rule)
+{
+	return set->bits[rule / 64] >> rule % 64 & 1;
+}
+
 bool oom_compat_has(const struct oom_compat_set *set, size_t rule)
 {
-	return rule < OOM_COMPAT_RULES && set->bits[rule / 64] >> rule % 64 & 1;
+	return rule < OOM_COMPAT_RULES && has(set, rule);
 }
 
 bool oom_compat_next(const struct oom_compat_set *set, size_t *i)
@@ -58,6 +64,22 @@ static struct facts facts_of(const struct oom_model *model, const struct oom_pla
 	return f;
 }
 
+/* Most rules are about a few engines: a plan of another one need not be asked. */
+static void sort_by_engine(struct oom_compat *c, size_t k, uint16_t first)
+{
+	uint64_t engines = ~(uint64_t)0;
+
+	for (size_t i = first; i < c->n_conditions; i++) {
+		const struct oom_compat_condition *q = &c->condition[i];
+
+		if (q->offset == offsetof(struct oom_plan, engine) && q->choices && !q->asked)
+			engines &= q->negated ? ~(uint64_t)q->low : (uint64_t)q->low;
+	}
+	for (size_t e = 0; e < OOM_COMPAT_ENGINES; e++)
+		if (engines >> e & 1)
+			add(&c->of_engine[e], k);
+}
+
 /* A verdict's word decides by its first letter. */
 static enum oom_status add_rule(struct oom_compat *c, size_t number, const char *when,
 				const char *verdict, const char *instead, const struct facts *f,
@@ -71,6 +93,7 @@ static enum oom_status add_rule(struct oom_compat *c, size_t number, const char 
 		c->n_conditions = before;
 		return st;
 	}
+	sort_by_engine(c, c->n, before);
 	c->rule[c->n] = (uint8_t)number;
 	c->end[c->n++] = c->n_conditions;
 	if (strcmp(verdict, oom_compat_verdict_str(OOM_CONDITIONAL)))
@@ -96,6 +119,7 @@ enum oom_status oom_compat_init(struct oom_compat *c, const struct oom_model *mo
 
 	c->n = c->n_conditions = 0;
 	c->binding = c->fatal = c->of_precision = (struct oom_compat_set){{0}};
+	memset(c->of_engine, 0, sizeof(c->of_engine));
 	for (size_t i = 0; !st && compat_next_row(&rows, COLUMNS, cells, buf, sizeof(buf)); i++)
 		st = i == OOM_COMPAT_RULES ?
 			     oom_error_set(err, OOM_ERR_LIMIT, "compat.csv: too many rules") :
@@ -113,7 +137,7 @@ static int64_t field(const struct oom_plan *p, size_t offset)
 	return n;
 }
 
-static bool holds(const struct oom_compat_condition *c, const struct oom_plan *p,
+static inline bool holds(const struct oom_compat_condition *c, const struct oom_plan *p,
 		  const struct oom_plan *asked)
 {
 	const int64_t n = field(p, c->offset);
@@ -125,7 +149,7 @@ static bool holds(const struct oom_compat_condition *c, const struct oom_plan *p
 }
 
 /* The k-th of the rules here. */
-static bool breaks(const struct oom_compat *c, size_t k, const struct oom_plan *p,
+static inline bool breaks(const struct oom_compat *c, size_t k, const struct oom_plan *p,
 		   const struct oom_plan *asked)
 {
 	for (size_t i = k ? c->end[k - 1] : 0; i < c->end[k]; i++)
@@ -145,20 +169,33 @@ struct oom_compat_set oom_compat_broken(const struct oom_compat *c, const struct
 	return out;
 }
 
+/* No engine has a number that is not there: a plan that was not checked may. */
+static const struct oom_compat_set *of_engine(const struct oom_compat *c, const struct oom_plan *plan)
+{
+#define ONE(...) +1
+	_Static_assert(0 OOM_ENGINES(ONE) <= OOM_COMPAT_ENGINES, "a set of rules for every engine");
+#undef ONE
+	return &c->of_engine[plan->engine >= 0 && plan->engine < OOM_COMPAT_ENGINES ? plan->engine : 0];
+}
+
 bool oom_compat_allows(const struct oom_compat *c, const struct oom_plan *plan,
 		       const struct oom_plan *asked, const struct oom_compat_set *excused)
 {
-	for (size_t k = 0; k < c->n; k++)
-		if (oom_compat_has(&c->binding, c->rule[k]) && breaks(c, k, plan, asked) &&
-		    !(excused && oom_compat_has(excused, c->rule[k])))
+	const struct oom_compat_set *here = of_engine(c, plan);
+
+	for (size_t k = 0; oom_compat_next(here, &k); k++)
+		if (has(&c->binding, c->rule[k]) && breaks(c, k, plan, asked) &&
+		    !(excused && has(excused, c->rule[k])))
 			return false;
 	return true;
 }
 
 bool oom_compat_launches(const struct oom_compat *c, const struct oom_plan *plan)
 {
-	for (size_t k = 0; k < c->n; k++)
-		if (oom_compat_has(&c->fatal, c->rule[k]) && breaks(c, k, plan, NULL))
+	const struct oom_compat_set *here = of_engine(c, plan);
+
+	for (size_t k = 0; oom_compat_next(here, &k); k++)
+		if (has(&c->fatal, c->rule[k]) && breaks(c, k, plan, NULL))
 			return false;
 	return true;
 }
