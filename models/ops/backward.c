@@ -115,7 +115,7 @@ static void run_nodes(struct oom_tape *t, int32_t from, int32_t to);
 /* Runs a checkpointed block again, recording its nodes; what it returns is the caller's. */
 static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
 {
-	const struct oom_tally tally = t->tally;
+	const struct oom_tally tally = t->sums->tally;
 	const size_t unit = t->unit;
 	struct oom_val y;
 
@@ -134,7 +134,7 @@ static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bo
 	t->stopped = t->dry = false;
 	t->grad = false;
 	if (dry)                                /* nothing was computed */
-		t->tally = tally;
+		t->sums->tally = tally;
 	oom_drop(t, t->side);
 	t->side = oom_none();
 	return y;

@@ -247,13 +247,13 @@ static void count(struct oom_tape *t, const struct oom_sdpa *a, bool wide)
 
 	const bool below = a->causal && a->sk == t->m_s;
 
-	t->tally.attn[mono] += n;
+	t->sums->tally.attn[mono] += n;
 	/* blocks above the diagonal are not computed (flash-attention, is_causal); a window's are
 	 * counted by its length */
 	if (below)
-		t->tally.skipped[mono] += n / 2;
+		t->sums->tally.skipped[mono] += n / 2;
 	if (wide)
-		t->tally.wide[mono] += below ? n / 2 : n;
+		t->sums->tally.wide[mono] += below ? n / 2 : n;
 }
 
 /* The kernel for q, k, v and mask, which are the caller's (autocast's casts too) until it

@@ -231,10 +231,10 @@ static int degree(const struct oom_tape *t, uint16_t mono)
 
 static void count_batched(struct oom_tape *t, uint16_t mono, double flops, bool wide)
 {
-	t->tally.attn[mono] += flops;
-	t->tally.batched[mono] += flops;
+	t->sums->tally.attn[mono] += flops;
+	t->sums->tally.batched[mono] += flops;
 	if (wide)
-		t->tally.wide_batched[mono] += flops;
+		t->sums->tally.wide_batched[mono] += flops;
 }
 
 struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a, struct oom_val b,

@@ -110,7 +110,7 @@ struct oom_val oom_other_logits(struct oom_tape *t, const struct oom_arch *a, en
 	const struct oom_plan *const plan = t->plan;
 	const bool grad = t->grad, train = t->train;
 	const uint64_t buffers = t->buffer_bytes, rounded = t->buffer_rounded;
-	const struct oom_tally work = t->tally;
+	const struct oom_tally work = t->sums->tally;
 	struct oom_plan own = *plan;
 	struct oom_called c;
 	size_t from;

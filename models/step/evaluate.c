@@ -195,6 +195,8 @@ static enum oom_status price(struct oom_evaluator *ev, const struct oom_model *m
 		st = oom_rank_schedule(r->g, &model->arch, plan, &r->at, out, s);
 	if (!st && !plan->seq_len && !out->input_bytes)
 		st = without_tokens(model, err);
+	if (!st)
+		st = oom_variant_floor(ev, r->v, r->at.ranks, &out->floor_bytes, err);
 	if (st)
 		return st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") : st;
 	out->warning = engine->approximates && oom_engine_divides(plan) ? engine->approximates :
@@ -205,7 +207,7 @@ static enum oom_status price(struct oom_evaluator *ev, const struct oom_model *m
 					"";
 	out->stage = out->n_stages = 0;
 	out->least_peak = 0;
-	out->floor_bytes = oom_variant_floor(r->v, r->at.ranks) + oom_buffers_of(s);
+	out->floor_bytes += oom_buffers_of(s);
 	oom_program_size(r->g, &r->at);
 	out->flops_per_sample = r->g->sized.flops / (double)(r->at.b ? r->at.b : 1);
 	out->work = r->g->sized.work;

@@ -37,7 +37,9 @@ void oom_evaluator_free(struct oom_evaluator *ev)
 	oom_player_release(&ev->player);
 	free(ev->nodes);
 	free(ev->ctx);
+	free(ev->sums);
 	free(ev->size);
+	free(ev->comm);
 	free(ev);
 }
 
@@ -105,7 +107,7 @@ void oom_program_size(struct program *g, const struct oom_batch *at)
 	if (g->sized.known && g->sized.b == at->b && g->sized.s == at->s && g->sized.t == at->t)
 		return;
 	oom_monos_eval(&g->tape, at->b, at->s, at->t, g->sized.mono);
-	g->sized.flops = oom_work_of(&g->tape, g->term, g->sized.mono, &g->sized.work);
+	g->sized.flops = oom_work_of(&g->tape, g->term, &g->fixed, g->sized.mono, &g->sized.work);
 	g->sized.b = at->b;
 	g->sized.s = at->s;
 	g->sized.t = at->t;
@@ -163,6 +165,8 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 
 	t->task = oom_task_of(p, a);           /* which says what modules are called */
 	oom_tape_reset(t, a, p);
+	if (t->status)
+		return oom_error_set(err, t->status, "out of host memory");
 	t->teacher = m->teacher ? &m->teacher->arch : NULL;
 	oom_batch_sizes(p, &t->val_b, &t->val_s, &t->val_t);
 	t->expand = expand;
@@ -198,6 +202,7 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 static void lend_nodes(struct oom_evaluator *ev, struct oom_tape *t)
 {
 	struct oom_node *nodes = t->nodes;
+	struct oom_sums *sums = t->sums;
 	const size_t cap = t->cap_nodes;
 	void *ctx = t->ctx;
 
@@ -207,6 +212,8 @@ static void lend_nodes(struct oom_evaluator *ev, struct oom_tape *t)
 	ev->cap_nodes = cap;
 	t->ctx = ev->ctx;
 	ev->ctx = ctx;
+	t->sums = ev->sums;
+	ev->sums = sums;
 }
 
 static bool serves(const struct program *g, const struct oom_model *m, const struct oom_plan *key,
@@ -222,7 +229,8 @@ static void forget(struct oom_evaluator *ev, struct program *g)
 	g->model = NULL;
 	g->sized.known = false;
 	for (int i = 0; i < OOM_VARIANTS; i++)
-		oom_variant_release(&g->variant[i]);
+		if (g->variant[i].tape)
+			oom_variant_release(&g->variant[i]);
 }
 
 static void keep_as(struct program *g, const struct oom_model *m, const struct oom_plan *key)
@@ -251,7 +259,7 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	if (st)
 		return st;
 	oom_program_sum(g, p);
-	oom_work_terms(&g->tape, g->adapted, g->term);
+	oom_work_terms(&g->tape, g->adapted, g->term, &g->fixed);
 	keep_as(g, m, key);
 	/* the graph has served: what stays is rows and events */
 	lend_nodes(ev, &g->tape);

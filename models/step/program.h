@@ -49,6 +49,7 @@ struct program {
 		struct oom_work work;
 	} sized;
 	struct oom_work_term term[OOM_MAX_MONOS];
+	struct oom_work fixed;                  /* of the work, what does not depend on the batch */
 	/* by optimizer, and whether it steps an fp32 master; filled when first asked for */
 	struct oom_state_sums state[OOM_MAX_OPTIMIZERS][2];
 };
@@ -59,10 +60,13 @@ struct oom_evaluator {
 	int last;                               /* slot answered from last */
 	uint64_t *size;
 	size_t cap_size;
+	uint64_t *comm;                         /* likewise, of what passes send */
+	size_t cap_comm;
 	/* the graph's memory, lent to the tape being recorded */
 	struct oom_node *nodes;
 	size_t cap_nodes;
 	void *ctx;                              /* and that of the blocks' contexts */
+	struct oom_sums *sums;                  /* and of what is counted */
 	struct program *full[FULL_SLOTS];       /* every layer recorded, for replays */
 	struct oom_player player;
 	/* the last replays: the plan without what a replay does not depend on, the card, and what came

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ADDED = 64 };             /* rows that most passes need no more than */
+
 static bool room(void **p, size_t *cap, size_t need, size_t size)
 {
 	size_t want = *cap ? *cap : 256;
@@ -38,12 +40,28 @@ static inline void put(struct oom_rewrite *w, int32_t code)
 		s->ev[s->n++] = code;
 }
 
+/* Rows are those of the tape that was rewritten until one is added. */
+static bool own_rows(struct oom_tape *t)
+{
+	struct oom_row *own;
+
+	if (t->cap_rows)
+		return true;
+	own = malloc((t->n_rows + ADDED) * sizeof(*own));
+	if (!own)
+		return false;
+	memcpy(own, t->rows, t->n_rows * sizeof(*own));
+	t->rows = own;
+	t->cap_rows = t->n_rows + ADDED;
+	return true;
+}
+
 int32_t oom_rewrite_row(struct oom_rewrite *w, const char *name, uint64_t bytes, enum oom_cat cat,
 			enum oom_share share)
 {
 	struct oom_tape *t = w->to;
 
-	if (!room((void **)&t->rows, &t->cap_rows, t->n_rows + 1, sizeof(*t->rows))) {
+	if (!own_rows(t) || !room((void **)&t->rows, &t->cap_rows, t->n_rows + 1, sizeof(*t->rows))) {
 		w->status = OOM_ERR_MEMORY;
 		return -1;
 	}
@@ -221,18 +239,15 @@ enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 {
 	struct oom_rewrite w = {.from = from, .to = to, .plan = plan, .unit = -1};
 
-	memcpy(to, from, offsetof(struct oom_tape, tally));
-	to->rows = NULL;
+	*to = *from;
+	to->sums = NULL;
 	to->cap_rows = 0;
 	to->ctx = NULL;
 	for (int i = 0; i < OOM_STREAMS; i++)
 		to->streams[i] = (struct oom_stream){0};
 	w.own = calloc(1, own ? own : 1);
-	if (!w.own || !map_grads(&w) ||
-	    !room((void **)&to->rows, &to->cap_rows, from->n_rows + 1, sizeof(*to->rows)))
+	if (!w.own || !map_grads(&w))
 		w.status = OOM_ERR_MEMORY;
-	else if (from->n_rows)
-		memcpy(to->rows, from->rows, from->n_rows * sizeof(*to->rows));
 	for (int i = 0; i < OOM_STREAMS && !w.status; i++) {
 		const struct oom_stream *s = &from->streams[i];
 
@@ -255,7 +270,8 @@ enum oom_status oom_rewrite(const struct oom_tape *from, struct oom_tape *to,
 
 void oom_rewrite_release(struct oom_tape *to)
 {
-	free(to->rows);
+	if (to->cap_rows)
+		free(to->rows);
 	for (int i = 0; i < OOM_STREAMS; i++)
 		free(to->streams[i].ev);
 	memset(to, 0, sizeof(*to));

@@ -27,7 +27,8 @@ struct oom_hooks {
 /* A rewriting in progress.  A pass keeps what it needs between calls in `own`. */
 struct oom_rewrite {
 	const struct oom_tape *from;
-	struct oom_tape *to;            /* the rows of `from` and new ones; its streams grow */
+	/* the rows of `from`, which stay as they are and may lie there still, and new ones; its streams grow */
+	struct oom_tape *to;
 	const struct oom_plan *plan;
 	enum oom_stream_id stream;
 	int64_t unit;                   /* the layer the stream is in, or -1 */

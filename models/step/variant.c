@@ -6,6 +6,7 @@
 
 #include "step/pass.h"
 #include "step/program.h"
+#include "tape/room.h"
 #include "tape/round.h"
 
 /* Evaluations after which the compiled form has paid for its making (tests/bench: compiling costs
@@ -32,6 +33,10 @@ static enum oom_status rewrite(struct oom_variant *v, const struct oom_tape *fro
 		if (st) {
 			free(next);
 			return st;
+		}
+		if (v->own && next->rows == v->own->rows) {     /* they go on with the next */
+			next->cap_rows = v->own->cap_rows;
+			v->own->cap_rows = 0;
 		}
 		if (v->own)
 			oom_rewrite_release(v->own);
@@ -202,25 +207,26 @@ int64_t oom_variant_left(const struct oom_variant *v, struct oom_ranks ranks)
 	return sum;
 }
 
-uint64_t oom_variant_floor(struct oom_variant *v, struct oom_ranks ranks)
+enum oom_status oom_variant_floor(struct oom_evaluator *ev, struct oom_variant *v, struct oom_ranks ranks,
+				  uint64_t *floor, struct oom_error *err)
 {
 	const struct oom_tape *t = v->tape;
 	struct oom_span fwd, bwd;
-	uint64_t *size;
 
-	if (t != v->own || (v->floor_of.n == ranks.n && v->floor_of.pad == ranks.pad))
-		return v->floor;
-	size = calloc(t->n_rows + 1, sizeof(*size));
-	if (!size)
-		return v->floor;
+	*floor = v->floor;
+	/* without rows of its own a variant sends nothing */
+	if (t != v->own || !t->cap_rows || (v->floor_of.n == ranks.n && v->floor_of.pad == ranks.pad))
+		return OOM_OK;
+	if (!oom_room((void **)&ev->comm, &ev->cap_comm, 1024, t->n_rows, sizeof(*ev->comm)))
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	for (size_t i = 0; i < t->n_rows; i++)
-		if (t->rows[i].cat == OOM_CAT_COMM)
-			size[i] = oom_shared_bytes(t->rows[i].width,
-						   (enum oom_share)t->rows[i].share, ranks);
-	fwd = oom_walk(t, OOM_STREAM_FWD, size, false);
-	bwd = oom_walk(t, OOM_STREAM_BWD, size, false);
-	free(size);
+		ev->comm[i] = t->rows[i].cat == OOM_CAT_COMM ?
+				      oom_shared_bytes(t->rows[i].width, (enum oom_share)t->rows[i].share, ranks) :
+				      0;
+	fwd = oom_walk(t, OOM_STREAM_FWD, ev->comm, false);
+	bwd = oom_walk(t, OOM_STREAM_BWD, ev->comm, false);
 	v->floor = (uint64_t)(fwd.peak > fwd.net + bwd.peak ? fwd.peak : fwd.net + bwd.peak);
 	v->floor_of = ranks;
-	return v->floor;
+	*floor = v->floor;
+	return OOM_OK;
 }

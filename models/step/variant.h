@@ -53,6 +53,7 @@ enum oom_status oom_variant_thirds(struct oom_evaluator *ev, struct oom_variant 
 /* The bytes of added rows (gathered parameters and the like) that the forward pass leaves alive. */
 int64_t oom_variant_left(const struct oom_variant *v, struct oom_ranks ranks);
 /* The peak of added communication rows; more GPUs do not lower it. */
-uint64_t oom_variant_floor(struct oom_variant *v, struct oom_ranks ranks);
+enum oom_status oom_variant_floor(struct oom_evaluator *ev, struct oom_variant *v, struct oom_ranks ranks,
+				  uint64_t *floor, struct oom_error *err);
 
 #endif

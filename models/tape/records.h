@@ -282,5 +282,13 @@ struct oom_work_sums {
 	double bytes[OOM_MAX_MONOS];
 	double launches, launches_back, units;
 };
+/* What is counted while a step is recorded: memory that one recording after another is lent. */
+struct oom_sums {
+	struct oom_tally tally;         /* of what was recorded so far */
+	struct oom_tally alone;         /* of what no backward follows */
+	/* both together: of the training forward; of what its backward recomputes */
+	double flops_fwd[OOM_MAX_MONOS], flops_again[OOM_MAX_MONOS];
+	struct oom_work_sums work;
+};
 
 #endif

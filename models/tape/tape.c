@@ -41,6 +41,7 @@ void oom_tape_release(struct oom_tape *t)
 	free(t->refs);
 	free(t->nodes);
 	free(t->ctx);
+	free(t->sums);
 	free(t->params);
 	free(t->beside.params);
 	free(t->kept.row);
@@ -67,11 +68,12 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	oom_selection_reset(t);
 	for (int i = 0; i < OOM_STREAMS; i++)
 		t->streams[i].n = 0;
-	memset(&t->tally, 0, sizeof(t->tally));
-	memset(&t->alone, 0, sizeof(t->alone));
-	memset(&t->work, 0, sizeof(t->work));
-	memset(t->flops_fwd, 0, sizeof(t->flops_fwd));
-	memset(t->flops_again, 0, sizeof(t->flops_again));
+	if (t->sums)
+		memset(t->sums, 0, sizeof(*t->sums));
+	else
+		t->sums = calloc(1, sizeof(*t->sums));
+	if (!t->sums)
+		oom_tape_fail(t, OOM_ERR_MEMORY, "out of host memory");
 	t->buffer_bytes = t->buffer_rounded = 0;
 	t->grad = t->train = true;
 	t->warning = NULL;
@@ -107,8 +109,8 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 
 static void count(struct oom_tape *t, uint16_t mono, double flops, double tiles, enum oom_dtype dt)
 {
-	t->tally.flops[mono] += flops * t->mult;
-	t->tally.rated[dt == OOM_F32 || dt == OOM_F64][mono] += flops * tiles * t->mult;
+	t->sums->tally.flops[mono] += flops * t->mult;
+	t->sums->tally.rated[dt == OOM_F32 || dt == OOM_F64][mono] += flops * tiles * t->mult;
 }
 
 void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt)
@@ -153,10 +155,10 @@ static void count_shape(struct oom_tape *t, struct oom_val x, uint64_t in, uint6
 	const double rows = (double)x.width / (double)(in ? in : 1) * t->mult,
 		     calls = t->mult * (in < TILE || out < TILE ? 0.5 : 1);
 
-	t->tally.written[0][x.mono] += rows * (double)out;
-	t->tally.written[1][x.mono] += rows * (double)in;
-	t->tally.depth[0] += calls * (double)in;
-	t->tally.depth[1] += calls * (double)out;
+	t->sums->tally.written[0][x.mono] += rows * (double)out;
+	t->sums->tally.written[1][x.mono] += rows * (double)in;
+	t->sums->tally.depth[0] += calls * (double)in;
+	t->sums->tally.depth[1] += calls * (double)out;
 }
 
 /* What it reads of x and writes is in the rows (step/time/work.c). */
@@ -166,6 +168,6 @@ void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_
 	      oom_product_tiles(in, out, (enum oom_dtype)x.dt), (enum oom_dtype)x.dt);
 	if (x.dt != OOM_F32 && x.dt != OOM_F64)
 		count_shape(t, x, in, out);
-	t->tally.weights_read += (double)in * (double)out *
+	t->sums->tally.weights_read += (double)in * (double)out *
 				 oom_dtype_bytes((enum oom_dtype)x.dt) * t->mult;
 }

@@ -75,6 +75,7 @@ struct oom_tape {
 	size_t n_vars;
 	struct oom_mono monos[OOM_MAX_MONOS];
 	size_t n_monos;
+	struct oom_sums *sums;          /* taken with the first recording; NULL: none, and no memory for it */
 	struct oom_stream streams[OOM_STREAMS];
 	enum oom_stream_id stream;
 	struct oom_cond conds[OOM_MAX_CONDS];
@@ -149,14 +150,6 @@ struct oom_tape {
 	bool depth_asked;               /* a family has asked for the depth: num-layers has a meaning */
 	/* a second result of the layer just run (attention weights), owned by whoever takes it */
 	struct oom_val side;
-
-	/* what a rewriting does not copy (step/rewrite.c), from here to the end: the step's arithmetic, which no
-	 * pass changes */
-	struct oom_tally tally;         /* of what was recorded so far */
-	struct oom_tally alone;         /* of what no backward follows */
-	/* both together: of the training forward; of what its backward recomputes */
-	double flops_fwd[OOM_MAX_MONOS], flops_again[OOM_MAX_MONOS];
-	struct oom_work_sums work;
 };
 
 /* The depth the plan asks for, else the config's. */

@@ -482,8 +482,8 @@ static bool room(struct unroll *w, size_t ev[2], size_t units, size_t params)
 /* Everything but what it owns. */
 static void head(const struct oom_tape *from, struct oom_tape *to)
 {
-	memset(to, 0, sizeof(*to));
-	memcpy(to, from, offsetof(struct oom_tape, tally));
+	*to = *from;
+	to->sums = NULL;
 	to->rows = NULL;
 	to->refs = NULL;
 	to->nodes = NULL;

@@ -176,7 +176,8 @@ static void check_emission(struct oom_arch *a)
 	}
 	oom_tape_reset(t, a, &plan);
 	e = emission(t, a);
-	emit_parameters(t, &e);
+	if (!t->status)                         /* no memory even for that */
+		emit_parameters(t, &e);
 	for (size_t i = 0; i <= a->vlm->n_parts; i++) {
 		const struct oom_reader *r = i ? &e.part[i - 1] : &e.outer;
 

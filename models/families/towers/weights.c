@@ -6,7 +6,7 @@ void oom_weights_begin(struct oom_tape *t, struct oom_weights *w)
 	w->grad = t->grad;
 	w->stopped = t->stopped;
 	w->conds = t->n_conds;
-	w->tally = t->tally;
+	w->tally = t->sums->tally;
 	t->grad = false;
 	t->stopped = true;
 }
@@ -16,7 +16,7 @@ void oom_weights_end(struct oom_tape *t, const struct oom_weights *w)
 	t->grad = w->grad;
 	t->stopped = w->stopped;
 	t->n_conds = w->conds;
-	t->tally = w->tally;
+	t->sums->tally = w->tally;
 }
 
 void oom_weight(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols)

@@ -25,17 +25,17 @@ static void add(struct oom_tally *to, const struct oom_tally *of, double times)
 void oom_work_alone(struct oom_tape *t, const struct oom_tally *before)
 {
 	if (t->stream == OOM_STREAM_FWD) {
-		add(&t->alone, &t->tally, 1);
-		add(&t->alone, before, -1);
+		add(&t->sums->alone, &t->sums->tally, 1);
+		add(&t->sums->alone, before, -1);
 	}
-	t->tally = *before;
+	t->sums->tally = *before;
 }
 
 void oom_work_forward(struct oom_tape *t)
 {
-	t->work.pass[0] = t->tally;
+	t->sums->work.pass[0] = t->sums->tally;
 	for (size_t i = 0; i < t->n_monos; i++)
-		t->flops_fwd[i] = t->tally.flops[i] + t->tally.attn[i];
+		t->sums->flops_fwd[i] = t->sums->tally.flops[i] + t->sums->tally.attn[i];
 }
 
 /* Every birth of a stream, as often as its layer is repeated. */
@@ -70,14 +70,14 @@ static void count_births(const struct oom_tape *t, const struct oom_stream *s,
 
 void oom_work_backward(struct oom_tape *t)
 {
-	struct oom_work_sums *w = &t->work;
+	struct oom_work_sums *w = &t->sums->work;
 
-	w->pass[1] = t->tally;
-	add(&w->pass[1], &t->alone, 1);
+	w->pass[1] = t->sums->tally;
+	add(&w->pass[1], &t->sums->alone, 1);
 	for (size_t i = 0; i < t->n_monos; i++)
-		t->flops_again[i] = w->pass[1].flops[i] + w->pass[1].attn[i] - t->flops_fwd[i];
+		t->sums->flops_again[i] = w->pass[1].flops[i] + w->pass[1].attn[i] - t->sums->flops_fwd[i];
 	/* the forward's weights are read, and made whole, for their inputs' gradients too */
-	w->bytes[OOM_MONO_ONE] += t->tally.weights_read + w->pass[0].weights_read;
+	w->bytes[OOM_MONO_ONE] += t->sums->tally.weights_read + w->pass[0].weights_read;
 	count_births(t, &t->streams[OOM_STREAM_FWD], w);
 	count_births(t, &t->streams[OOM_STREAM_BWD], w);
 	w->launches *= IN_PLACE;
@@ -92,9 +92,10 @@ void oom_work_backward(struct oom_tape *t)
 /* A batched product has two gradients, each as large as itself. */
 #define BATCHED_BACK 2
 
-void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term *term)
+void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term *term, struct oom_work *fixed)
 {
-	const struct oom_tally *fwd = &t->work.pass[0], *all = &t->work.pass[1];
+	const struct oom_work_sums *w = &t->sums->work;
+	const struct oom_tally *fwd = &w->pass[0], *all = &w->pass[1];
 	const double back = adapted ? 1 : 2;
 
 	for (size_t i = 0; i < t->n_monos; i++) {
@@ -104,7 +105,7 @@ void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term
 		/* all: the forward and what was computed again; a product's two gradients cost as much
 		 * as itself each, frozen weights need but one of them */
 		term[i] = (struct oom_work_term){
-			.flops = (1 + back) * t->flops_fwd[i] + t->flops_again[i],
+			.flops = (1 + back) * t->sums->flops_fwd[i] + t->sums->flops_again[i],
 			.product = all->rated[0][i] + back * fwd->rated[0][i],
 			.fp32 = all->rated[1][i] + back * fwd->rated[1][i],
 			.attention = again + ATTENTION_BACK * (scores - batched),
@@ -113,17 +114,21 @@ void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term
 			.wide_batched = all->wide_batched[i] + BATCHED_BACK * fwd->wide_batched[i],
 			.model = (1 + back) * fwd->flops[i] + 3 * scores,
 			.written = all->written[0][i] + fwd->written[1][i],
-			.bytes = t->work.bytes[i]};
+			.bytes = w->bytes[i]};
 	}
+	*fixed = (struct oom_work){.launches = w->launches,
+				   .launches_back = w->launches_back,
+				   .unpacked = all->unpacked + fwd->unpacked,
+				   .depth = all->depth[0] + fwd->depth[1],
+				   .units = w->units};
 }
 
-double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, const uint64_t *mono,
-		   struct oom_work *out)
+double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, const struct oom_work *fixed,
+		   const uint64_t *mono, struct oom_work *out)
 {
-	const struct oom_work_sums *w = &t->work;
 	double flops = 0;
 
-	memset(out, 0, sizeof(*out));
+	*out = *fixed;
 	for (size_t i = 0; i < t->n_monos; i++) {
 		const double n = (double)mono[i];
 
@@ -138,10 +143,5 @@ double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, c
 		out->written += n * term[i].written;
 		out->bytes += n * term[i].bytes;
 	}
-	out->launches = w->launches;
-	out->launches_back = w->launches_back;
-	out->unpacked = w->pass[1].unpacked + w->pass[0].unpacked;
-	out->depth = w->pass[1].depth[0] + w->pass[0].depth[1];
-	out->units = w->units;
 	return flops;
 }
