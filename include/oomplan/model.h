@@ -179,8 +179,8 @@ struct oom_eval {
 };
 
 /* Working memory of evaluations: recorded tapes.  Every call that is given an evaluator writes to it, so
- * each thread needs its own (or a lock).  One evaluator serves any number of models and remembers them by
- * address: once a model that it has seen was freed, it must not be used with a model made later. */
+ * each thread needs its own (or a lock).  One evaluator serves any number of models, and models may be freed
+ * while it lives. */
 struct oom_evaluator;
 OOM_API struct oom_evaluator *oom_evaluator_new(void);
 OOM_API void oom_evaluator_free(struct oom_evaluator *ev);

@@ -191,13 +191,9 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 		oom_model_free(m);
 		return oom_error_set(err, st, "out of host memory");
 	}
+	oom_model_identify(m);
 	*out = m;
 	return OOM_OK;
-}
-
-void oom_model_teach(struct oom_model *m, const struct oom_model *teacher)
-{
-	m->teacher = teacher;
 }
 
 void oom_model_free(struct oom_model *m)

@@ -2,6 +2,9 @@
 #ifndef OOM_MODEL_H
 #define OOM_MODEL_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "config/arch.h"
 
 struct oom_model {
@@ -23,7 +26,16 @@ struct oom_model {
 	 * block; NULL: they cannot have it */
 	void *launch;
 	const struct oom_model *teacher;        /* borrowed; NULL: none */
+	/* what an evaluator tells it by, beside its address: another model made there later is another one */
+	uint64_t own_print, print;              /* of itself; with its teacher's */
 };
+/* Sets own_print and print, when all else is read (identity.c). */
+void oom_model_identify(struct oom_model *m);
+/* Whether *m is the model that was at this address, with this print, when it was looked at. */
+static inline bool oom_model_is(const struct oom_model *then, uint64_t print, const struct oom_model *m)
+{
+	return then == m && print == m->print;
+}
 /* Fills m->launch; by the table above all rooms (rank_engines.c).  OOM_ERR_MEMORY. */
 enum oom_status oom_model_prepare(struct oom_model *m);
 /* Fills m->unknown. */

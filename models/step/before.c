@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "families/model.h"
 #include "oomplan/option.h"
 #include "step/objectives.h"
 #include "step/program.h"
@@ -113,8 +114,8 @@ bool oom_before_serves(struct oom_evaluator *ev, const struct oom_model *model,
 	struct oom_plan *p = &last->plan;
 	const bool batch = p->micro_batch != plan->micro_batch || p->seq_len != plan->seq_len;
 
-	if (last->model != model || !((near && last->asked + 1 == ev->asked) || alike(plan, p)) ||
-	    !is_right(last, plan))
+	if (!oom_model_is(last->model, last->print, model) ||
+	    !((near && last->asked + 1 == ev->asked) || alike(plan, p)) || !is_right(last, plan))
 		return false;
 	if (!same_kernels(last, card_of(last, plan)->kernels) || (batch && !oom_program_holds(last->g, at)))
 		return false;
@@ -160,6 +161,7 @@ void oom_before_keep(struct oom_evaluator *ev, const struct oom_model *model,
 	last->now++;
 	last->opened = false;
 	last->model = model;
+	last->print = model->print;
 }
 
 bool oom_before_found(const struct oom_evaluator *ev, const struct oom_plan *plan, struct oom_eval *out)
@@ -180,7 +182,7 @@ bool oom_before_again(struct oom_evaluator *ev, const struct oom_model *model,
 	struct oom_plan *p = &last->plan;
 	struct oom_before_card *card;
 
-	if (last->model != model || last->asked != ev->asked || !last->as_asked ||
+	if (!oom_model_is(last->model, last->print, model) || last->asked != ev->asked || !last->as_asked ||
 	    p->micro_batch != plan->micro_batch || p->seq_len != plan->seq_len)
 		return false;
 	card = card_of(last, plan);

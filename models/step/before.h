@@ -21,7 +21,8 @@ struct program;
 struct oom_variant;
 
 struct oom_before {
-	const struct oom_model *model;          /* NULL: there is nothing */
+	const struct oom_model *model;          /* NULL: there is nothing; and its print (families/model.h) */
+	uint64_t print;
 	struct oom_plan plan;                   /* it breaks no rule */
 	struct oom_open_rules open;             /* once a question has come near */
 	bool opened;

@@ -219,7 +219,7 @@ static void lend_nodes(struct oom_evaluator *ev, struct oom_tape *t)
 static bool serves(const struct program *g, const struct oom_model *m, const struct oom_plan *key,
 		   const struct oom_batch *at)
 {
-	return g->model == m && !memcmp(&g->key, key, sizeof(*key)) &&
+	return oom_model_is(g->model, g->print, m) && !memcmp(&g->key, key, sizeof(*key)) &&
 	       oom_conds_hold(&g->tape, at->b, at->s, at->t);
 }
 
@@ -238,6 +238,7 @@ static void keep_as(struct program *g, const struct oom_model *m, const struct o
 	g->key = *key;
 	g->tape.plan = &g->key;
 	g->model = m;
+	g->print = m->print;
 }
 
 static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,

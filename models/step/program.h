@@ -25,7 +25,8 @@ struct oom_alive;
 
 struct program {
 	struct oom_tape tape;
-	const struct oom_model *model;
+	const struct oom_model *model;          /* and its print (families/model.h) */
+	uint64_t print;
 	struct oom_plan key;
 	uint64_t used;                          /* for least-recently-used replacement */
 	struct oom_variant variant[OOM_VARIANTS];
@@ -73,6 +74,7 @@ struct oom_evaluator {
 	 * out */
 	struct oom_replayed {
 		const struct oom_model *model;
+		uint64_t print;
 		struct oom_plan plan;
 		uint64_t limit;
 		struct oom_replay_result result;

@@ -3,6 +3,7 @@
  * ask for one plan several times. */
 #include <string.h>
 
+#include "families/model.h"
 #include "step/objectives.h"
 #include "step/program.h"
 #include "step/reserved.h"
@@ -36,7 +37,7 @@ static struct oom_replayed *replayed_before(struct oom_evaluator *ev, const stru
 		struct oom_replayed *r = &ev->replayed[i];
 		const bool serves = r->limit == limit || (!r->limit && r->replayed && r->result.reserved <= limit);
 
-		if (r->model == m && serves && !memcmp(&r->plan, key, sizeof(*key)))
+		if (oom_model_is(r->model, r->print, m) && serves && !memcmp(&r->plan, key, sizeof(*key)))
 			return r;
 	}
 	return NULL;
@@ -112,6 +113,7 @@ static enum oom_status replay(struct oom_evaluator *ev, const struct oom_model *
 			return st;
 		kept = &ev->replayed[ev->n_replayed++ % OOM_REPLAYS_KEPT];
 		kept->model = model;
+		kept->print = model->print;
 		kept->plan = key;
 		/* where the card was never full, its size was not asked for */
 		kept->limit = played && !result.retries && !result.died ? 0 : limit;
