@@ -323,12 +323,12 @@ static struct oom_val project(struct oom_tape *t, const struct oom_attn *a, stru
 		*q = oom_op_linear(t, a->q, x, qd, bias);
 	}
 	if (a->qk_norm && !a->qk_norm_late)
-		*q = oom_norm(t, a->norm, "q_norm", *q, a->qk_norm_full ? 0 : a->d);
+		*q = oom_norm(t, a->norm, a->q_norm ? a->q_norm : "q_norm", *q, a->qk_norm_full ? 0 : a->d);
 	if (!a->views_late)
 		*q = oom_op_heads(t, *q);
 	*k = oom_op_linear(t, a->k, src, kd, bias);
 	if (a->qk_norm && !a->qk_norm_late)
-		*k = oom_norm(t, a->norm, "k_norm", *k, a->qk_norm_full ? 0 : a->d);
+		*k = oom_norm(t, a->norm, a->k_norm ? a->k_norm : "k_norm", *k, a->qk_norm_full ? 0 : a->d);
 	if (!a->views_late)
 		*k = oom_op_heads(t, *k);
 	if (a->k_scaled)
@@ -379,8 +379,8 @@ static struct oom_val attention(struct oom_tape *t, const struct oom_attn *a, st
 		q = oom_op_mul(t, q, oom_new(t, "attention scale", t->m_s, D(1),
 					     (enum oom_dtype)q.dt));
 	if (a->qk_norm && a->qk_norm_late) {
-		q = oom_norm(t, a->norm, "q_norm", q, a->d);
-		k = oom_norm(t, a->norm, "k_norm", k, a->d);
+		q = oom_norm(t, a->norm, a->q_norm ? a->q_norm : "q_norm", q, a->d);
+		k = oom_norm(t, a->norm, a->k_norm ? a->k_norm : "k_norm", k, a->d);
 	}
 	join_prefix(t, &own, &k, &v);
 	if (repeats_by_class(t, a)) {

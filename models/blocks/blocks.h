@@ -90,6 +90,7 @@ struct oom_attn {
 	bool gate_in_q;
 	bool k_scaled;                  /* keys times a constant before the rotation (Falcon-H1) */
 	const char *o_norm;             /* norm before the output projection; NULL: none */
+	const char *q_norm, *k_norm;    /* the norms' names; NULL: these */
 	/* of written_out: in one Python function, the scores a local until the context is made */
 	bool scores_local;
 	/* eager: the frame of whoever calls the module, where the weights have a name (`hidden, _ =

@@ -77,12 +77,14 @@ void oom_idle_transform(struct oom_tape *t, const char *norm, uint64_t d)
 struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const struct oom_mlm *m,
 			    struct oom_val h, struct oom_val word)
 {
+	const char *owner = m->owner ? m->owner : "predictions", *norm = m->norm ? m->norm : "LayerNorm";
 	struct oom_frame f = {.t = t};
 	struct oom_val x;
 
 	if (oom_fuses_mlm_head(t, h.width, m->no_transform ? h.width : m->d)) {
 		if (!m->no_transform)
-			oom_idle_transform(t, "LayerNorm", m->d);
+			oom_idle_transform(t, norm, m->d);
+		t->scope = owner;
 		if (m->spare_bias && !a->tie)
 			oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED);
 		return oom_fused_head(t, a, h, word, "decoder", true);
@@ -91,11 +93,13 @@ struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const 
 	x = h;
 	if (!m->no_transform) {
 		x = oom_op_linear(t, "dense", x, (struct oom_dim){m->d, "d_embed"}, OOM_BIAS);
-		x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, m->act, x), 0, true, true);
+		x = oom_op_layer_norm(t, norm, oom_activation(t, m->act, x), 0, true, true);
 	}
+	t->scope = owner;
 	if (m->spare_bias && !a->tie)
 		oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED);
 	x = oom_lm_head(t, a, x, word, "decoder", !m->add_bias);
+	t->scope = owner;
 	if (m->add_bias)
 		x = oom_op_add(t, x, oom_param(t, "bias", 0, a->vocab, 0));
 	x = t->task == OOM_TASK_CAUSAL_LM ? oom_causal_lm_loss(t, a, x) :

@@ -42,6 +42,8 @@ struct oom_mlm {
 	bool spare_bias;        /* predictions.bias beside decoder.bias when nothing is tied */
 	bool upcast;            /* masked-LM loss in fp32 (ForMaskedLMLoss) */
 	bool add_bias;          /* decoder without a bias, one added afterwards */
+	const char *owner;      /* the module that the bias belongs to; NULL: predictions */
+	const char *norm;       /* of the transform; NULL: LayerNorm */
 };
 /* dense, activation, norm, decoder, loss; a fused head takes h itself, and the transform idles.
  * h is given up when the loss is done. */

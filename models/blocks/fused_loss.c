@@ -331,6 +331,8 @@ struct oom_val oom_fused_head(struct oom_tape *t, const struct oom_arch *a, stru
 {
 	struct oom_val loss = oom_fused_ce(t, a, h, embed, name);
 
+	if (bias && strcmp(name, "decoder") != 0)
+		t->scope = name;
 	if (bias)
 		oom_drop(t, oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED));
 	return loss;

@@ -146,6 +146,9 @@ struct oom_val oom_lm_head(struct oom_tape *t, const struct oom_arch *a, struct 
 	if (a->tie) {
 		struct oom_val b = oom_none();
 
+		/* the bias of a tied "decoder" belongs to the head's module, which the caller has named */
+		if (bias && strcmp(name, "decoder") != 0)
+			t->scope = name;
 		if (bias)
 			b = oom_param(t, "bias", 0, a->vocab, 0);
 		return oom_op_matmul_tied(t, name, h, embed, b, v);

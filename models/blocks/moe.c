@@ -24,11 +24,12 @@ static struct oom_val route(struct oom_tape *t, const struct oom_moe *m, struct 
 	struct oom_lora_param lora;
 	enum oom_dtype dt;
 
-	t->scope = "gate";
+	t->scope = m->three_results ? "router" : "gate";
 	if (m->router_linear || is_separate(t, m)) {
 		lora = (struct oom_lora_param){.delta = oom_none(), .sum = oom_none()};
 		logits = oom_op_linear(t, m->router_linear ? "router" : "gate", x, e, 0);
 	} else if (m->gate_fp32) { /* nn.Linear, wg: adapters find it by its own name */
+		t->scope = "wg";
 		x = oom_op_cast(t, x, OOM_F32);
 		lora = (struct oom_lora_param){.delta = oom_none(), .sum = oom_none()};
 		if (oom_lora_takes_all(t)) {
@@ -251,10 +252,14 @@ static struct oom_val shared_mlp(struct oom_tape *t, const struct oom_moe *m, st
 {
 	const struct oom_dim f = {m->d_shared, "d_shared"};
 
+	t->selection.shared = true;
 	if (m->glu != OOM_GLU)
-		return oom_glu_mlp(t, m, x, f, m->glu == OOM_GLU_OAI);
-	return m->ungated ? oom_plain_mlp(t, x, "up_proj", "down_proj", m->act, f, m->latent_bias) :
-			    oom_gated_mlp(t, x, m->act, f, m->latent_bias);
+		x = oom_glu_mlp(t, m, x, f, m->glu == OOM_GLU_OAI);
+	else
+		x = m->ungated ? oom_plain_mlp(t, x, "up_proj", "down_proj", m->act, f, m->latent_bias) :
+				 oom_gated_mlp(t, x, m->act, f, m->latent_bias);
+	t->selection.shared = false;
+	return x;
 }
 
 /* The experts, in a space of their own when there is one. */

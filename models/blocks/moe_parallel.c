@@ -32,12 +32,15 @@ static struct oom_val fused_shared(struct oom_tape *t, const struct oom_moe *m, 
 			     h = {x.width, x.text};
 	struct oom_val p[2];
 
+	t->selection.shared = true;
 	oom_op_split(t,
 		     oom_op_linear(t, "input_linear", x,
 				   (struct oom_dim){2 * m->d_shared, "2 * d_shared"}, 0),
 		     2, f, p);
 	p[0] = oom_activation(t, m->act, p[0]);
-	return oom_op_linear(t, "output_linear", oom_op_mul(t, p[0], p[1]), h, 0);
+	x = oom_op_linear(t, "output_linear", oom_op_mul(t, p[0], p[1]), h, 0);
+	t->selection.shared = false;
+	return x;
 }
 
 struct oom_routes oom_parallel_route(struct oom_tape *t, uint64_t experts, uint64_t top_k,

@@ -43,10 +43,12 @@ const char *oom_module_paths(const char *model_type, bool decoder)
 enum { DEPTH = 16 };
 
 struct walk {
+	bool parents;                   /* modules that have children, too */
 	const char *at;
 	char path[OOM_PATH_SIZE];
 	size_t begin[DEPTH];            /* of the children's names, level by level */
 	size_t level;
+	size_t cut;                     /* where the path of the parent told last goes on; 0: it was a leaf */
 };
 
 /* The next leaf in w->path; false: none is left. */
@@ -56,6 +58,9 @@ static bool next_leaf(struct walk *w)
 		const size_t n = strcspn(w->at, ",()\n"), from = w->begin[w->level];
 		const char end = w->at[n];
 
+		if (w->cut)
+			w->path[w->cut - 1] = '.';
+		w->cut = 0;
 		if (n)
 			snprintf(w->path + from, sizeof(w->path) - from, "%.*s", (int)n, w->at);
 		w->at += n;
@@ -68,7 +73,11 @@ static bool next_leaf(struct walk *w)
 			w->path[len++] = '.';
 			w->path[len] = 0;
 			w->begin[++w->level] = len;
-			continue;
+			if (!w->parents)
+				continue;
+			w->path[len - 1] = 0;           /* until the first child's name is read */
+			w->cut = len;
+			return true;
 		}
 		if (end == ',')
 			w->at++;
@@ -115,6 +124,16 @@ static const char *last_word(const char *path)
 	return dot ? dot + 1 : path;
 }
 
+/* The name of the module that holds a mixture's shared experts, where it is on the path; NULL: it is not. */
+static const char *shared_experts(const char *path)
+{
+	const char *expert = strstr(path, ".shared_expert"), *mlp = strstr(path, ".shared_mlp.");
+
+	if (expert && (!strncmp(expert, ".shared_expert.", 15) || !strncmp(expert, ".shared_experts.", 16)))
+		return expert;
+	return mlp;
+}
+
 /* The length of what stands before the layers' number, 0: outside of layers. */
 static size_t stack_of(const char *path)
 {
@@ -127,6 +146,7 @@ static size_t stack_of(const char *path)
  * whether it is what is looked for. */
 struct search {
 	char stack[OOM_PATH_SIZE];      /* of the leaf met last */
+	char own[OOM_PATH_SIZE];        /* the one asked for, or the last before it */
 	uint32_t stacks, met;
 	char found[OOM_PATH_SIZE];
 	uint32_t found_stack;
@@ -141,9 +161,10 @@ static void consider(struct search *s, const char *path, const struct oom_module
 	if (n && (strncmp(s->stack, path, n) || s->stack[n])) {
 		memcpy(s->stack, path, n);
 		s->stack[n] = 0;
-		s->stacks++;
+		if (s->stacks++ <= at->stack)
+			memcpy(s->own, s->stack, sizeof(s->own));
 	}
-	if ((n != 0) != (at->layer >= 0) || strcmp(last_word(path), at->word))
+	if ((n != 0) != (at->layer >= 0) || strcmp(last_word(path), at->word) || (shared_experts(path) != NULL) != at->shared)
 		return;
 	/* the stack asked for, or the last one that has such a module */
 	if (n && s->met && s->stacks != s->found_stack) {
@@ -172,17 +193,54 @@ static void number(const char *path, int64_t layer, char out[OOM_PATH_SIZE])
 	out[used] = 0;
 }
 
+static void look_for(struct search *s, const char *paths, const struct oom_module_at *at, bool parents)
+{
+	struct walk w = {.at = paths ? paths : "", .parents = parents};
+
+	memset(s, 0, sizeof(*s));
+	while (next_leaf(&w))
+		consider(s, w.path, at);
+}
+
+/* A type whose default config has experts in every layer: the dense layer of another config has the feed-forward in
+ * the place of the mixture, whose shared experts have its layers' names.  False: there are none. */
+static bool dense_like_shared(struct search *s, const char *paths, const struct oom_module_at *at)
+{
+	struct oom_module_at other = *at;
+	const char *segment;
+	char rest[OOM_PATH_SIZE];
+
+	other.shared = true;
+	look_for(s, paths, &other, false);
+	segment = *s->found ? shared_experts(s->found) : NULL;
+	if (!segment)
+		return false;
+	snprintf(rest, sizeof(rest), "%s", strchr(segment + 1, '.'));
+	memcpy(s->found + (segment - s->found), rest, strlen(rest) + 1);
+	return true;
+}
+
 bool oom_module_path(const char *paths, const struct oom_module_at *at, char path[OOM_PATH_SIZE])
 {
-	struct walk w = {.at = paths ? paths : ""};
-	struct search s = {.stacks = 0};
+	struct search s;
 
-	while (next_leaf(&w))
-		consider(&s, w.path, at);
+	look_for(&s, paths, at, false);
+	if (!*s.found && !(!at->shared && at->layer >= 0 && dense_like_shared(&s, paths, at)))
+		look_for(&s, paths, at, true);
+	/* made before the layers, though the first of them owns it: T5's relative positions */
+	if (!*s.found && at->layer < 0) {
+		struct oom_module_at first = *at;
+
+		first.layer = 0;
+		first.stack = at->nth;
+		first.nth = 0;
+		look_for(&s, paths, &first, false);
+		s.met += *s.found ? at->nth : 0;
+	}
 	if (*s.found)
 		number(s.found, at->layer, path);
 	else if (at->layer >= 0)
-		snprintf(path, OOM_PATH_SIZE, "%.120s.%lld.%.80s", *s.stack ? s.stack : "layers",
+		snprintf(path, OOM_PATH_SIZE, "%.120s.%lld.%.80s", *s.own ? s.own : "layers",
 			 (long long)at->layer, at->word);
 	else
 		snprintf(path, OOM_PATH_SIZE, "%.200s", at->word);

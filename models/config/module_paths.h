@@ -16,7 +16,8 @@ struct oom_module_at {
 	enum oom_model_part part;
 	uint32_t stack;         /* stacks of layers of this part run before its own */
 	int64_t layer;          /* number in its stack; -1: outside of any */
-	uint32_t nth;           /* modules of the same word met before in the layer, or in the part */
+	uint32_t nth;           /* modules of the same word and the next line's kind met before in the layer, or in the part */
+	bool shared;            /* of experts that every token goes through */
 };
 
 enum { OOM_PATH_SIZE = 240 };

@@ -42,7 +42,8 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 		*p = (struct oom_param){.elems = elems,
 					.name = name,
 					.scope = t->scope,
-					.flags = flags | (t->frozen ? OOM_P_FROZEN : 0),
+					.flags = flags | (t->frozen ? OOM_P_FROZEN : 0) |
+						 (t->selection.shared ? OOM_P_SHARED : 0),
 					.rows = (uint32_t)rows,
 					.cols = (uint32_t)cols,
 					.count = t->mult,

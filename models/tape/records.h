@@ -97,6 +97,7 @@ enum oom_param_flags {
 	OOM_P_SAVED = 2048,     /* a trained copy beside its frozen module (modules_to_save) */
 	OOM_P_IDLE = 8192,      /* of an adapter that is there and not used */
 	OOM_P_BESIDE = 4096,    /* of another model, which has weights of its own */
+	OOM_P_SHARED = 16384,   /* of experts that every token goes through */
 };
 struct oom_param {
 	uint64_t elems;
@@ -248,6 +249,7 @@ struct oom_selection {
 	bool each;              /* it tells equal layers apart: every one is recorded by itself */
 	uint8_t part;           /* enum oom_model_part */
 	int64_t layer;          /* number in its stack; -1: outside */
+	bool shared;            /* in a mixture's shared experts */
 	uint32_t depth;         /* layers of that stack */
 	uint32_t stack, stacks[OOM_PART_PROJECTOR + 1]; /* its number; those begun, by part */
 	bool froze, trained;    /* --freeze and --train met a parameter */

@@ -34,6 +34,7 @@ void oom_selection_pass(struct oom_tape *t)
 	memset(t->selection.stacks, 0, sizeof(t->selection.stacks));
 	t->selection.part = OOM_PART_TEXT;
 	t->selection.layer = -1;
+	t->selection.shared = false;
 	t->prompted = t->joined = false;
 	for (size_t i = 0; i < sizeof(t->prompts) / sizeof(t->prompts[0]); i++)
 		t->prompts[i] = oom_none();
@@ -48,7 +49,8 @@ static uint32_t met_before(const struct oom_tape *t, const struct oom_param *p, 
 	for (const struct oom_param *q = p; q-- > t->params;) {
 		if (q->unit != p->unit && p->unit)
 			break;
-		n += q->unit == p->unit && q->name == p->name && q->scope && !strcmp(q->scope, word);
+		n += q->unit == p->unit && q->name == p->name && q->scope && !strcmp(q->scope, word) &&
+		     !((q->flags ^ p->flags) & OOM_P_SHARED);
 	}
 	return n;
 }
@@ -63,6 +65,7 @@ bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char pa
 		.stack = s->stack,
 		.layer = s->layer,
 		.nth = met_before(t, p, p->scope ? p->scope : ""),
+		.shared = (p->flags & OOM_P_SHARED) != 0,
 	};
 
 	return oom_module_path(s->paths, &at, path);

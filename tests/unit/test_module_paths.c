@@ -16,28 +16,28 @@ static const struct {
 	const char *path;
 	bool decoder;
 } cases[] = {
-	{"llama", {"q_proj", OOM_PART_TEXT, 0, 3, 0}, "model.layers.3.self_attn.q_proj", false},
-	{"llama", {"lm_head", OOM_PART_TEXT, 0, -1, 0}, "lm_head", false},
-	{"llama", {"norm", OOM_PART_TEXT, 0, -1, 0}, "model.norm", false},
-	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 0}, "bert.encoder.layer.2.attention.output.dense", false},
-	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 1}, "bert.encoder.layer.2.intermediate.dense", false},
-	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 2}, "bert.encoder.layer.2.output.dense", false},
-	{"t5", {"q", OOM_PART_TEXT, 0, 4, 0}, "encoder.block.4.layer.0.SelfAttention.q", false},
-	{"t5", {"q", OOM_PART_TEXT, 1, 4, 1}, "decoder.block.4.layer.0.EncDecAttention.q", false},
+	{"llama", {"q_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.layers.3.self_attn.q_proj", false},
+	{"llama", {"lm_head", OOM_PART_TEXT, 0, -1, 0, false}, "lm_head", false},
+	{"llama", {"norm", OOM_PART_TEXT, 0, -1, 0, false}, "model.norm", false},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 0, false}, "bert.encoder.layer.2.attention.output.dense", false},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 1, false}, "bert.encoder.layer.2.intermediate.dense", false},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 2, false}, "bert.encoder.layer.2.output.dense", false},
+	{"t5", {"q", OOM_PART_TEXT, 0, 4, 0, false}, "encoder.block.4.layer.0.SelfAttention.q", false},
+	{"t5", {"q", OOM_PART_TEXT, 1, 4, 1, false}, "decoder.block.4.layer.0.EncDecAttention.q", false},
 	/* transformers 5.12 BartForConditionalGeneration and BartForCausalLM, named_parameters() */
-	{"bart", {"q_proj", OOM_PART_TEXT, 1, 3, 1}, "model.decoder.layers.3.encoder_attn.q_proj", false},
-	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0}, "model.encoder.layers.3.self_attn.q_proj", false},
-	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0}, "model.decoder.layers.3.self_attn.q_proj", true},
-	{"llama", {"o_proj", OOM_PART_TEXT, 0, 3, 0}, "model.layers.3.self_attn.o_proj", true},
-	{"gpt2", {"c_proj", OOM_PART_TEXT, 0, 1, 1}, "transformer.h.1.mlp.c_proj", false},
-	{"llava", {"linear_1", OOM_PART_PROJECTOR, 0, -1, 0}, "model.multi_modal_projector.linear_1", false},
-	{"qwen2_5_vl", {"gate_proj", OOM_PART_TOWER, 0, 3, 0}, "model.visual.blocks.3.mlp.gate_proj", false},
-	{"qwen2_5_vl", {"gate_proj", OOM_PART_TEXT, 0, 3, 0},
+	{"bart", {"q_proj", OOM_PART_TEXT, 1, 3, 1, false}, "model.decoder.layers.3.encoder_attn.q_proj", false},
+	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.encoder.layers.3.self_attn.q_proj", false},
+	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.decoder.layers.3.self_attn.q_proj", true},
+	{"llama", {"o_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.layers.3.self_attn.o_proj", true},
+	{"gpt2", {"c_proj", OOM_PART_TEXT, 0, 1, 1, false}, "transformer.h.1.mlp.c_proj", false},
+	{"llava", {"linear_1", OOM_PART_PROJECTOR, 0, -1, 0, false}, "model.multi_modal_projector.linear_1", false},
+	{"qwen2_5_vl", {"gate_proj", OOM_PART_TOWER, 0, 3, 0, false}, "model.visual.blocks.3.mlp.gate_proj", false},
+	{"qwen2_5_vl", {"gate_proj", OOM_PART_TEXT, 0, 3, 0, false},
 	 "model.language_model.layers.3.mlp.gate_proj", false},
 	/* what the table does not have is made of what there is */
-	{"llama", {"new_proj", OOM_PART_TEXT, 0, 1, 0}, "model.layers.1.new_proj", false},
-	{"no such type", {"q_proj", OOM_PART_TEXT, 0, 1, 0}, "layers.1.q_proj", false},
-	{"no such type", {"score", OOM_PART_TEXT, 0, -1, 0}, "score", false},
+	{"llama", {"new_proj", OOM_PART_TEXT, 0, 1, 0, false}, "model.layers.1.new_proj", false},
+	{"no such type", {"q_proj", OOM_PART_TEXT, 0, 1, 0, false}, "layers.1.q_proj", false},
+	{"no such type", {"score", OOM_PART_TEXT, 0, -1, 0, false}, "score", false},
 };
 
 static void paths(void **state)
@@ -55,7 +55,7 @@ static void paths(void **state)
 static void torn_lines(void **state)
 {
 	static const char *const torn[] = {"", "a(", "a(b", "a(b(c", ")))", "a(b)),c", "(((((((((((((((((((((((x", ",,,", "a(*(b"};
-	const struct oom_module_at at = {"b", OOM_PART_TEXT, 3, 2, 5};
+	const struct oom_module_at at = {"b", OOM_PART_TEXT, 3, 2, 5, false};
 	char path[OOM_PATH_SIZE], wide[2000];
 
 	(void)state;

@@ -112,6 +112,7 @@ static struct oom_val albert_step(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_op_layer_norm(t, "LayerNorm", oom_activation(t, a->act, x), 0, true, true);
 	if (!a->tie)                            /* predictions.bias beside decoder.bias */
 		oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED);
+	t->scope = "predictions";
 	return oom_plain_lm_loss(t, oom_lm_head(t, a, x, word, "decoder", true), false, t->m_bs);
 }
 

@@ -200,7 +200,8 @@ static struct oom_val bert_head(struct oom_tape *t, const struct oom_arch *a, st
 	const struct oom_mlm m = {.d = bert_of(a)->d_head,
 				  .act = kind->gelu_heads ? OOM_ACT_GELU : a->act,
 				  .no_transform = kind->no_transform,
-				  .spare_bias = !kind->no_spare_bias};
+				  .spare_bias = !kind->no_spare_bias,
+				  .owner = kind->head, .norm = kind->head_norm};
 	struct oom_frame outputs = {.t = t};
 
 	if (kind->attention == BERT_WINDOW)

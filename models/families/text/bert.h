@@ -56,6 +56,8 @@ struct bert_kind {
 	bool gelu_heads;                /* heads use gelu whatever hidden_act is */
 	bool no_transform;              /* a language model head that is the decoder alone */
 	bool no_spare_bias;             /* no second bias when nothing is tied */
+	/* the head's module and its norm; NULL: as oom_mlm_loss has them */
+	const char *head, *head_norm;
 	bool idle_pooler;               /* a pooler in the language model too ... */
 	bool pooler_always;             /* ... and beside a classifier that has its own head */
 	bool untied;                    /* tie_word_embeddings does nothing */

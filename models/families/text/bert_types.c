@@ -92,7 +92,8 @@ static void bert_parse(struct oom_arch *a)
 	oom_check_heads(a);
 }
 
-#define ROBERTA .ids_positions = true, .cls = BERT_CLS_TANH, .gelu_heads = true
+#define ROBERTA \
+	.ids_positions = true, .cls = BERT_CLS_TANH, .gelu_heads = true, .head = "lm_head", .head_norm = "layer_norm"
 static const struct bert_kind bert = {0};
 static const struct bert_kind roberta = {ROBERTA};
 static const struct bert_kind roberta_prelayernorm = {ROBERTA, .pre_norm = true};
@@ -117,7 +118,7 @@ static const struct bert_kind longformer = {ROBERTA,
 					    .attention = BERT_WINDOW,
 					    .embed = bert_embed_positions_first,
 					    .read = bert_read_longformer};
-static const struct bert_kind electra = {.embed_key = "embedding_size", .cls = BERT_CLS_GELU,
+static const struct bert_kind electra = {.head = "generator_lm_head", .embed_key = "embedding_size", .cls = BERT_CLS_GELU,
 					 .gelu_heads = true, .no_spare_bias = true};
 static const struct bert_kind ernie = {.read = bert_read_ernie};
 static const struct bert_kind roc_bert = {

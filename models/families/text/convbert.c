@@ -177,7 +177,7 @@ static struct oom_val convbert_model(struct oom_tape *t, const struct oom_arch *
 
 static struct oom_val convbert_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_mlm m = {.d = a->d_embed, .act = OOM_ACT_GELU};
+	const struct oom_mlm m = {.d = a->d_embed, .act = OOM_ACT_GELU, .owner = "generator_lm_head"};
 	struct oom_val word, x = convbert_model(t, a, &word);
 
 	return t->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, a->act, x) :

@@ -55,8 +55,10 @@ static void diffllama_parse(struct oom_arch *a)
 static struct oom_val lambda(struct oom_tape *t, const char *q, const char *k, uint64_t d,
 			     enum oom_dtype dt)
 {
-	struct oom_val x = oom_op_mul(t, oom_param(t, q, 0, d, 0), oom_param(t, k, 0, d, 0));
+	struct oom_val x;
 
+	t->scope = "self_attn";
+	x = oom_op_mul(t, oom_param(t, q, 0, d, 0), oom_param(t, k, 0, d, 0));
 	x = oom_op_sum(t, oom_op_cast(t, x, OOM_F32), OOM_MONO_ONE, D(1));
 	return oom_op_cast(t, oom_op_unary(t, OOM_EXP, x), dt);
 }

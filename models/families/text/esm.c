@@ -125,7 +125,8 @@ static struct oom_val esm_model(struct oom_tape *t, const struct oom_arch *a, st
 
 static struct oom_val esm_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_mlm m = {.d = a->d_model, .act = a->act, .add_bias = true};
+	const struct oom_mlm m = {.d = a->d_model, .act = a->act, .add_bias = true,
+				  .owner = "lm_head", .norm = "layer_norm"};
 	struct oom_val word, x = esm_model(t, a, &word);
 
 	return t->task == OOM_TASK_SEQ_CLS ? oom_cls_head(t, a, OOM_ACT_TANH, x) :

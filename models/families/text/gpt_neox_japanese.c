@@ -98,8 +98,10 @@ static struct oom_val gpt_neox_japanese_block(struct oom_tape *t, const void *ct
 	n = oom_name(&f, oom_norm(t, a->norm, "input_layernorm", x, 0));
 	h = attention(t, l, n, &probs);
 	oom_name(&f, probs);
-	if (i + 1 == oom_depth(t, a->n_layers))
+	if (i + 1 == oom_depth(t, a->n_layers)) {
+		t->scope = "attention";
 		h = oom_op_add(t, h, oom_param(t, "dense_bias", 0, a->d_model, 0));
+	}
 	x = oom_name(&f, oom_op_add(t, x, oom_op_dropout(t, h, a->dropout)));
 	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
 	h = oom_plain_mlp(t, h, "dense_h_to_4h", "dense_4h_to_h", a->act, D(a->d_ff), false);

@@ -76,6 +76,7 @@ static struct oom_val with_sinks(struct oom_frame *layer, const struct oom_arch 
 	struct oom_frame f = {.t = t};
 	struct oom_val w, c, max, index, p, sinks;
 
+	t->scope = "self_attn";
 	sinks = oom_param(t, "sinks", 0, a->n_heads, 0);
 	k = oom_name(&f, repeat_kv(t, a, k));   /* key_states and value_states */
 	v = oom_name(&f, repeat_kv(t, a, v));

@@ -109,7 +109,9 @@ static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, stru
 	struct oom_val shared, p, v, index;
 
 	x = oom_arg(&f, x);
+	t->selection.shared = true;
 	shared = oom_gated_mlp(t, x, a->act, d_shared, false);
+	t->selection.shared = false;
 	t->scope = "gate";
 	p = oom_param(t, "weight", m.experts, x.width, 0);
 	oom_param(t, "e_score_correction_bias", 0, m.experts, OOM_P_FROZEN);

@@ -181,6 +181,8 @@ static struct oom_val lfm2_block(struct oom_tape *t, const void *ctx, uint32_t i
 		at.rope = &rope;
 		at.mask = l->mask;
 		at.qk_norm = true;
+		at.q_norm = "q_layernorm";
+		at.k_norm = "k_layernorm";
 		at.o = "out_proj";
 		at.dropout = 0;
 		h = oom_attention(t, &at, h);

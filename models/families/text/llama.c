@@ -50,6 +50,15 @@ static struct oom_val llama_join(struct oom_tape *t, const struct oom_arch *a, s
 	return oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
 }
 
+static const struct oom_llama_norm_names *names(const struct oom_arch *a)
+{
+	static const struct oom_llama_norm_names usual = {
+		"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+		"norm", "q_norm", "k_norm"};
+
+	return llama_kind(a)->names ? llama_kind(a)->names : &usual;
+}
+
 /* The attention's switches.  f: the layer's frame; sliding: whether it slides. */
 static struct oom_attn llama_attention_of(struct oom_frame *f, const struct llama_layer *l,
 					  bool sliding, struct oom_rope *rope)
@@ -59,6 +68,8 @@ static struct oom_attn llama_attention_of(struct oom_frame *f, const struct llam
 	struct oom_attn at = oom_attn_of(f->t, a);
 
 	at.caller = f;
+	at.q_norm = names(a)->q;
+	at.k_norm = names(a)->k;
 	at.rope = k->rope_sliding_only && !sliding ? NULL : rope;
 	at.mask = l->mask[sliding];
 	at.qk_norm = k->qk != OOM_QK_PLAIN;
@@ -89,7 +100,7 @@ static struct oom_val llama_parallel(struct oom_frame *f, const struct oom_arch 
 	struct oom_tape *t = f->t;
 	struct oom_val h, y, z;
 
-	h = oom_name(f, oom_norm(t, a->norm, "input_layernorm", x, 0));
+	h = oom_name(f, oom_norm(t, a->norm, names(a)->before, x, 0));
 	y = oom_attention(t, at, h);
 	if (llama_kind(a)->branch_dropout)
 		y = oom_op_dropout(t, y, a->dropout);
@@ -106,10 +117,10 @@ static struct oom_val llama_named(struct oom_frame *f, const struct oom_arch *a,
 	struct oom_tape *t = f->t;
 	struct oom_val h, y;
 
-	h = oom_name(f, oom_norm(t, a->norm, "input_layernorm", x, 0));
+	h = oom_name(f, oom_norm(t, a->norm, names(a)->before, x, 0));
 	y = oom_name(f, oom_attention(t, at, h));
 	x = oom_name(f, oom_op_add(t, x, y));
-	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
+	h = oom_norm(t, a->norm, names(a)->after, x, 0);
 	h = oom_llama_feed_forward(t, a, dense, h);
 	return oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
 }
@@ -123,7 +134,7 @@ static struct oom_val llama_sequential(struct oom_frame *f, const struct oom_arc
 	struct oom_tape *t = f->t;
 	struct oom_val h;
 
-	h = before ? oom_norm(t, a->norm, "input_layernorm", x, 0) : x;
+	h = before ? oom_norm(t, a->norm, names(a)->before, x, 0) : x;
 	h = k->fused_qkv || k->qkv ? llama_fused_attention(t, at, k->qkv, h) :
 				     oom_attention(t, at, h);
 	if (k->layer_tables) {
@@ -131,15 +142,12 @@ static struct oom_val llama_sequential(struct oom_frame *f, const struct oom_arc
 		oom_forget(f, at->rope->sin);
 	}
 	if (after)
-		h = oom_norm(t, a->norm, "post_attention_layernorm", h, 0);
+		h = oom_norm(t, a->norm, names(a)->after, h, 0);
 	x = oom_name(f, llama_join(t, a, x, h));
-	h = before ? oom_norm(t, a->norm,
-			      after ? "pre_feedforward_layernorm" : "post_attention_layernorm", x,
-			      0) :
-		     x;
+	h = before ? oom_norm(t, a->norm, after || k->names ? names(a)->before_mlp : names(a)->after, x, 0) : x;
 	h = oom_llama_feed_forward(t, a, dense, h);
 	if (after)
-		h = oom_norm(t, a->norm, "post_feedforward_layernorm", h, 0);
+		h = oom_norm(t, a->norm, names(a)->after_mlp, h, 0);
 	return llama_join(t, a, x, h);
 }
 
@@ -249,11 +257,11 @@ static struct oom_val llama_model(struct oom_tape *t, const struct oom_arch *a,
 	else
 		x = oom_op_dropout(t, first, a->embed_dropout);
 	if (k->embed_norm)
-		x = oom_norm(t, a->norm, "norm", x, 0);
+		x = oom_norm(t, a->norm, names(a)->last, x, 0);
 	if (k->unused)
 		k->unused(t, a);
 	x = oom_layers(t, (uint32_t)(depth > cross ? depth - cross : 1), a->kind, llama_block, &l, x);
-	x = oom_norm(t, a->norm, "norm", x, 0);
+	x = oom_norm(t, a->norm, names(a)->last, x, 0);
 	oom_forget_shared(&f);
 	return oom_leave(&f, x);
 }

@@ -66,6 +66,14 @@ struct oom_llama_experts {
 	bool layer_indices;
 };
 
+/* What a type calls its norms; NULL: as Llama and Gemma 2 do. */
+struct oom_llama_norm_names {
+	const char *before, *after;     /* of attention */
+	const char *before_mlp, *after_mlp;
+	const char *last;               /* before the head */
+	const char *q, *k;              /* of queries and keys */
+};
+
 /* A model type.  Zero is Llama itself. */
 struct oom_llama_kind {
 	enum oom_norm norm;
@@ -136,6 +144,7 @@ struct oom_llama_kind {
 	/* parameters that no step on text runs; may be NULL */
 	void (*unused)(struct oom_tape *t, const struct oom_arch *a);
 	bool parallel_by_key;           /* use_parallel_residual (StableLM) */
+	const struct oom_llama_norm_names *names;       /* NULL: Llama's */
 	/* reads layers of different sizes; NULL: all are alike */
 	void (*sizes)(struct oom_arch *a);
 };

@@ -172,7 +172,9 @@ static struct oom_val llama4_experts(struct oom_tape *t, const struct oom_arch *
 	p[0] = oom_name(&f, oom_op_bmm(t, "down", p[0], w, x.mono, all, 0));
 	oom_forget(&f, y);                      /* gate and up, names of the experts' module */
 	oom_tape_flops(t, x.mono, 6.0 * (double)E * (double)h * (double)ff, (enum oom_dtype)x.dt);
+	t->selection.shared = true;
 	shared = oom_gated_mlp(t, x, a->act, (struct oom_dim){a->d_shared, "d_shared"}, false);
+	t->selection.shared = false;
 	y = oom_op_sum(t, p[0], x.mono, (struct oom_dim){h, "d_model"});
 	return oom_leave(&f, oom_op_add_inplace(t, shared, y));
 }

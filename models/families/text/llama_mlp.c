@@ -22,10 +22,12 @@ struct oom_val oom_llama_fused_mlp(struct oom_tape *t, const struct oom_arch *a,
 static struct oom_val xielu(struct oom_tape *t, struct oom_val x)
 {
 	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_val ap = oom_param(t, "alpha_p", 0, 1, 0), an = oom_param(t, "alpha_n", 0, 1, 0),
-		       pos, neg, cond;
+	struct oom_val ap, an, pos, neg, cond;
 	struct oom_frame f = {.t = t};
 
+	t->scope = "act_fn";
+	ap = oom_param(t, "alpha_p", 0, 1, 0);
+	an = oom_param(t, "alpha_n", 0, 1, 0);
 	x = oom_arg(&f, x);
 	oom_buffer(t, 1, dt);
 	oom_buffer(t, 1, dt);

@@ -22,6 +22,12 @@
 #define GLM \
 	.mlp = oom_llama_fused_mlp, .bias = OOM_BIAS_PROJECTIONS, .rotary = 0.5, .rope_spread = true
 
+#define NAMES(...) .names = &(const struct oom_llama_norm_names){__VA_ARGS__}
+#define HUNYUAN                                                                                              \
+	.qk = OOM_QK_LATE,                                                                                   \
+	NAMES("input_layernorm", "post_attention_layernorm", "post_attention_layernorm", NULL, "norm", "query_layernorm", \
+	      "key_layernorm")
+
 const struct oom_family_type oom_llama_types[] = {
 	{"llama", KIND(.norm = OOM_NORM_RMS, .tables_kept = OOM_ROPE_LLAMA)},
 	{"mistral", KIND(.norm = OOM_NORM_RMS, .repeat_kv_flash = true, .tables_kept = OOM_ROPE_MISTRAL)},
@@ -40,19 +46,22 @@ const struct oom_family_type oom_llama_types[] = {
 	{"gemma2", KIND(GEMMA, .norms = OOM_NORMS_AROUND, .slide = OOM_SLIDE_EVEN)},
 	{"gemma3_text", KIND(GEMMA, .norms = OOM_NORMS_AROUND, .qk = OOM_QK_HEAD,
 			     .slide = OOM_SLIDE_BUT_LAST, .period = 6, .local_tables = true)},
-	{"vaultgemma", KIND(GEMMA, .slide = OOM_SLIDE_EVEN)},
+	{"vaultgemma", KIND(GEMMA, .slide = OOM_SLIDE_EVEN,
+			    NAMES("input_layernorm", NULL, "pre_feedforward_layernorm", NULL, "norm", NULL, NULL))},
 	{"granite", KIND(.multipliers = true, .scale_logits = true)},
 	{"granitemoe", KIND(.multipliers = true, .scale_logits = true,
 			    .experts = EXPERTS(.one_by_one = true))},
 	{"granitemoeshared", KIND(.multipliers = true, .scale_logits = true,
 				  .experts = EXPERTS(.one_by_one = true,
 						     .shared_width = "shared_intermediate_size"))},
-	{"hyperclovax", KIND(.multipliers = true, .scale_logits = true)},
+	{"hyperclovax", KIND(.multipliers = true, .scale_logits = true,
+			     NAMES("input_layernorm", "post_norm1", "post_attention_layernorm", "post_norm2", "norm", NULL, NULL))},
 	{"phi", KIND(.norm = OOM_NORM_LAYER, .shape = OOM_SHAPE_PARALLEL, .bias = OOM_BIAS_ALL,
 		     .head_bias = true, .rotary = 0.5, .rope_inline = true, .o = "dense",
 		     .up = "fc1", .down = "fc2", .dropout = "resid_pdrop",
 		     .embed_dropout = "embd_pdrop", .branch_dropout = true,
-		     .embed_dropout_renames = true)},
+		     .embed_dropout_renames = true,
+		     NAMES("input_layernorm", NULL, NULL, NULL, "final_layernorm", "q_layernorm", "k_layernorm"))},
 	{"phi3", KIND(PHI3, .repeat_kv_flash = true)},
 	{"phi4_multimodal", KIND(PHI3, .unused = oom_llama_phi4_unused)},
 	{"phimoe", KIND(.norm = OOM_NORM_LAYER, .repeat_kv_flash = true,
@@ -66,8 +75,8 @@ const struct oom_family_type oom_llama_types[] = {
 	{"mixtral", KIND(.repeat_kv_flash = true, .tables_kept = OOM_ROPE_MIXTRAL, .experts = EXPERTS(.scores_cast = false))},
 	{"mellum", KIND(.qk = OOM_QK_HEAD, .slide = OOM_SLIDE_LISTED, .local_tables = true,
 			CAST_EXPERTS)},
-	{"hunyuan_v1_dense", KIND(.qk = OOM_QK_LATE)},
-	{"hunyuan_v1_moe", KIND(.qk = OOM_QK_LATE,
+	{"hunyuan_v1_dense", KIND(HUNYUAN)},
+	{"hunyuan_v1_moe", KIND(HUNYUAN,
 				.experts = EXPERTS(.gate_fp32 = true, .as_wide = true,
 						   .top_k = "moe_topk"))},
 	{"ernie4_5", KIND(ERNIE)},
@@ -84,7 +93,9 @@ const struct oom_family_type oom_llama_types[] = {
 	{"exaone4", KIND(.norms = OOM_NORMS_AFTER, .qk = OOM_QK_HEAD, .slide = OOM_SLIDE_BUT_LAST,
 			 .period = 4)},
 	{"glm", KIND(GLM)},
-	{"glm4", KIND(GLM, .norms = OOM_NORMS_AROUND)},
+	{"glm4", KIND(GLM, .norms = OOM_NORMS_AROUND,
+		      NAMES("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm",
+			    "norm", NULL, NULL))},
 	{"starcoder2", KIND(.norm = OOM_NORM_LAYER, .bias = OOM_BIAS_ALL, .tied = true,
 			    .repeat_kv_flash = true, .tables_kept = OOM_ROPE_QWEN,
 			    .up = "c_fc", .down = "c_proj")},
@@ -99,7 +110,8 @@ const struct oom_family_type oom_llama_types[] = {
 	{"jais2", KIND(.norm = OOM_NORM_LAYER, .up = "up_proj", .down = "down_proj")},
 	{"helium", KIND(.norm = OOM_NORM_RMS_FP32_W, .rope_spread = true, .o_square = true,
 			.no_o_bias = true)},
-	{"apertus", KIND(.qk = OOM_QK_HEAD, .mlp = oom_llama_xielu_mlp, .own_act = true)},
+	{"apertus", KIND(.qk = OOM_QK_HEAD, .mlp = oom_llama_xielu_mlp, .own_act = true,
+			 NAMES("attention_layernorm", NULL, "feedforward_layernorm", NULL, "norm", NULL, NULL))},
 	{"nanochat", KIND(.norm = OOM_NORM_RMS_PLAIN, .qk = OOM_QK_LATE, .embed_norm = true,
 			  .up = "fc1", .down = "fc2")},
 	{"bitnet", KIND(.mlp = oom_llama_sub_norm_mlp, .o_norm = "attn_sub_norm")},

@@ -141,7 +141,7 @@ static struct oom_val mamba2_model(struct oom_tape *t, const struct oom_arch *a,
 	struct oom_frame f = {.t = t};
 	struct oom_val x, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 
-	t->scope = "embeddings";
+	t->scope = kind->embed;
 	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	l.dt = (enum oom_dtype)embed->dt;
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
@@ -160,7 +160,7 @@ static struct oom_val mamba2_model(struct oom_tape *t, const struct oom_arch *a,
 	}
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind,
 		       kind->single ? single_block : mixed_block, &l, x);
-	x = oom_norm(t, a->norm, "norm", x, 0);
+	x = oom_norm(t, a->norm, kind->last_norm, x, 0);
 	oom_forget_shared(&f);
 	return oom_leave(&f, x);
 }
@@ -184,6 +184,7 @@ static struct oom_val mamba2_step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const struct mamba2_kind mamba2 = {
+	.embed = "embeddings", .last_norm = "norm_f",
 	.keys = oom_mamba2_words, .d_head = "head_dim", .expand = "expand", .ssm_act = "hidden_act",
 	.act = "hidden_act", .layer_list = "layers_block_type", .single = true,
 	.float_logits = true, .fp32_residual = true, .cast_hidden = true, .peft_refuses = true};
@@ -193,18 +194,22 @@ static const struct mamba2_kind mamba2 = {
 	.ssm_act = "hidden_act", .act = "hidden_act", .attention = true, .mask_twice = true
 
 static const struct mamba2_kind bamba = {
+	.embed = "embed_tokens", .last_norm = "final_layernorm",
 	PREFIXED, .layer_list = "layers_block_type", .indices = true,
 	.rotary = 0.5,                  /* hard-coded by its configuration */
 	.second_norm = "pre_ff_layernorm", .feed_forward = bamba_mlp};
 static const struct mamba2_kind falcon_h1 = {
+	.embed = "embed_tokens", .last_norm = "final_layernorm",
 	PREFIXED, .layer_list = "layers_block_type", .both = true, .multipliers = true,
 	.scaled = true, .norm_by_key = true, .peft_refuses = true,
 	.second_norm = "pre_ff_layernorm", .feed_forward = falcon_mlp};
 static const struct mamba2_kind granite = {
+	.embed = "embed_tokens", .last_norm = "norm",
 	PREFIXED, .layer_list = "layer_types", .multipliers = true, .scaled_branches = true,
 	.rope_by_key = true, .second_norm = "post_attention_layernorm",
 	.feed_forward = granite_experts};
 static const struct mamba2_kind nemotron_h = {
+	.embed = "embeddings", .last_norm = "norm_f",
 	.keys = oom_nemotron_words, .d_head = "mamba_head_dim", .expand = "mamba_expand",
 	.ssm_act = "mamba_hidden_act", .act = "mlp_hidden_act",
 	.layer_list = "layers_block_type", .single = true, .attention = true,

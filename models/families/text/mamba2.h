@@ -31,6 +31,7 @@ struct mamba2_kind {
 	enum oom_gated_norm norm;
 	bool norm_by_key;               /* mamba_rms_norm, mamba_norm_before_gate (Falcon-H1) */
 	const char *second_norm;
+	const char *embed, *last_norm;  /* what the model calls its table and its last norm */
 	struct oom_val (*feed_forward)(struct oom_tape *t, const struct oom_arch *a, uint8_t layer,
 				       struct oom_val x);
 };

@@ -335,6 +335,7 @@ static struct oom_val modernbert_step(struct oom_tape *t, const struct oom_arch 
 		return oom_leave(&f, kind->decoder ? modernbert_classify_last(t, a, x) :
 						     modernbert_classify(t, a, x));
 	x = modernbert_head(t, a, x);
+	t->scope = "decoder";
 	x = oom_lm_head(t, a, x, word, "decoder", modernbert_of(a)->decoder_bias);
 	return oom_leave(&f, kind->decoder ? modernbert_shifted_loss(t, x) :
 					     oom_plain_lm_loss(t, x, !kind->vision, t->m_bs));

@@ -104,7 +104,8 @@ static struct oom_val mpnet_model(struct oom_tape *t, const struct oom_arch *a,
 
 static struct oom_val mpnet_run(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct oom_mlm m = {.d = a->d_model, .act = OOM_ACT_GELU, .spare_bias = true};
+	const struct oom_mlm m = {.d = a->d_model, .act = OOM_ACT_GELU, .spare_bias = true,
+				  .owner = "lm_head", .norm = "layer_norm"};
 	struct oom_val word, x = mpnet_model(t, a, &word);
 
 	if (t->task == OOM_TASK_EMBEDDING)

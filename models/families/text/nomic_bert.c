@@ -99,7 +99,8 @@ static struct oom_val nomic_bert_step(struct oom_tape *t, const struct oom_arch 
 {
 	const bool jina = nomic_bert_kind(a)->jina;
 	const struct oom_mlm m = {
-		.d = a->d_model, .act = jina ? OOM_ACT_GELU : a->act, .spare_bias = true};
+		.d = a->d_model, .act = jina ? OOM_ACT_GELU : a->act, .spare_bias = true,
+		.owner = jina ? "lm_head" : NULL, .norm = "layer_norm"};
 	struct oom_val word, x = nomic_bert_model(t, a, &word);
 
 	if (t->task == OOM_TASK_SEQ_CLS)
