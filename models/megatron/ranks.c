@@ -233,7 +233,7 @@ enum oom_status oom_megatron_reserved(const struct oom_megatron *m, int64_t r, u
 				      struct oom_error *err)
 {
 	const struct oom_plan rules = {.allocator = OOM_ALLOC_NATIVE};
-	struct oom_replay_result result = {0, 0, false};
+	struct oom_replay_result result = {0};
 	struct oom_player player = {0};
 	struct mg_flow flow;
 	enum oom_status st = oom_mg_flow(m, r, &flow, err);

@@ -15,6 +15,9 @@ struct playing {
 	int32_t held[OOM_MAX_HOLDINGS];         /* the block of what lies in one */
 	bool first;                             /* step */
 	int32_t waiting;                        /* gathered parameters that the allocator does not have back yet */
+	/* of a later rank: the buckets that it has been sent while FSDP1 wraps; NULL: they are free at once */
+	int32_t *sent;
+	size_t n_sent;
 };
 
 /* Layers are the tape's units, numbered as the forward meets them. */

@@ -344,7 +344,7 @@ static void training_step(struct playing *g)
 
 enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 			   const struct oom_variant *v, const struct oom_plan *plan,
-			   uint64_t input_bytes, uint64_t limit, struct oom_replay_result *out)
+			   uint64_t input_bytes, uint64_t limit, bool later, struct oom_replay_result *out)
 {
 	struct playing g = {.p = p, .s = s, .v = v, .plan = plan, .input_bytes = input_bytes, .waiting = -1};
 	const struct oom_tape *t = v->tape;
@@ -353,6 +353,8 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 		return OOM_ERR_LIMIT;
 	oom_player_begin(p, plan, limit);
 	if (!room(p, t))
+		return OOM_ERR_MEMORY;
+	if (later && s->later_ahead && !(g.sent = oom_player_slots(p, t->n_params + t->n_units + 1)))
 		return OOM_ERR_MEMORY;
 	measure_rows(&g);
 	oom_playing_come(&g, OOM_AT_LOAD);

@@ -31,6 +31,7 @@ void oom_player_release(struct oom_player *p);
 
 struct oom_replay_result {
 	uint64_t reserved;              /* the peak of reserved bytes (until it ran out of memory) */
+	uint64_t later;                 /* the same of ranks after a node's first, where it is another; 0 */
 	/* on a card of limited size: how many requests made the allocator release cached segments, and
 	 * whether one of them failed even so, which is out of memory */
 	uint32_t retries;
@@ -43,10 +44,11 @@ enum oom_status oom_player_end(const struct oom_player *p, struct oom_replay_res
 /* An array of n handles that are all -1; NULL if memory is short. */
 int32_t *oom_player_slots(struct oom_player *p, size_t n);
 /* Plays two training steps of s over v's streams, in which every layer is recorded by itself, on a card with
- * `limit` bytes for the allocator (0: no limit).  Holdings that are not on the card are left out.
+ * `limit` bytes for the allocator (0: no limit), as a node's first rank or a later one.  Holdings that are not on
+ * the card are left out.
  * OOM_ERR_LIMIT: the tape has more than MOST_EVENTS events (replay.c), or frees a row twice; OOM_ERR_MEMORY. */
 enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 			   const struct oom_variant *v, const struct oom_plan *plan,
-			   uint64_t input_bytes, uint64_t limit, struct oom_replay_result *out);
+			   uint64_t input_bytes, uint64_t limit, bool later, struct oom_replay_result *out);
 
 #endif

@@ -65,9 +65,24 @@ struct wrapping {
 	size_t n;               /* parameters moved to the card */
 };
 
+/* A bucket's block is NCCL's stream's as well and is not used again before the broadcast is through
+ * (ProcessGroupNCCL.cpp, recordStream).  The first rank is: it copies every parameter from pageable memory, for which
+ * the host waits.  Of a quantised model the other ranks have the parameters on the meta device, of others zeros in host
+ * memory (transformers modeling_utils.py, is_fsdp_enabled() and not is_local_dist_rank_0() and not is_quantized;
+ * huggingface/transformers#33154; fms-acceleration loads GPTQ on rank 0 alone): FSDP makes them on the card without a copy (param_init_fn, to_empty),
+ * and the host runs through the model while the card waits for the first rank.  All that they are sent is new
+ * memory then.  How far they get ahead depends on the host; this is the most. */
+static void bucket_done(struct playing *g, int32_t block)
+{
+	if (g->sent && block >= 0)
+		g->sent[g->n_sent++] = block;
+	else
+		oom_free(playing_allocator(g), block);
+}
+
 static void send(struct playing *g, struct wrapping *u)
 {
-	oom_free(playing_allocator(g), u->sent[0]);
+	bucket_done(g, u->sent[0]);
 	u->sent[0] = u->sent[1];
 	u->sent[1] = u->bucket ? oom_allocate(playing_allocator(g), u->bucket) : -1;
 	u->bucket = 0;
@@ -143,6 +158,8 @@ static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
 	for (size_t k = 0; k < t->n_units; k++)
 		g->p->units[k + 1] = wrap_unit(g, (uint32_t)k + 1, t->units[k].param0, t->units[k].param1, stays);
 	g->p->units[0] = wrap_unit(g, 0, 0, t->n_params, stays);
+	while (g->n_sent)
+		oom_free(playing_allocator(g), g->sent[--g->n_sent]);
 	for (size_t k = 0; k <= t->n_units && stays && g->s->master; k++)       /* as FSDP.fsdp_modules names them */
 		upcast(g, g->p->units[k]);
 }

@@ -89,7 +89,13 @@ static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *mo
 	set_sizes(&g->tape, at);
 	if (v->own)
 		set_sizes(v->own, at);
-	st = oom_replay(&ev->player, s, v, p, e->input_bytes, limit, out);
+	st = oom_replay(&ev->player, s, v, p, e->input_bytes, limit, false, out);
+	if (!st && !out->retries && !out->died && s->later_ahead) {    /* as on an endless card */
+		struct oom_replay_result later;
+
+		st = oom_replay(&ev->player, s, v, p, e->input_bytes, 0, true, &later);
+		out->later = later.reserved;
+	}
 	*played = !st;
 	return st && st != OOM_ERR_LIMIT ? oom_error_set(err, st, "out of host memory") : OOM_OK;
 }
@@ -102,7 +108,7 @@ static enum oom_status replay(struct oom_evaluator *ev, const struct oom_model *
 {
 	const struct oom_plan key = replay_key(p);
 	struct oom_replayed *kept = replayed_before(ev, model, &key, limit);
-	struct oom_replay_result result = {0, 0, false};
+	struct oom_replay_result result = {0};
 	bool played;
 	enum oom_status st;
 
@@ -167,6 +173,18 @@ static enum oom_status replay_here(struct oom_evaluator *ev, const struct oom_mo
 	return st;
 }
 
+/* What the ranks after a node's first have in their caches beyond it, on average over the node: kept for NCCL's stream
+ * while the model was sent to them, and given back where the card is full. */
+static uint64_t kept_for_nccl(const struct oom_evaluator *ev, const struct oom_plan *plan,
+			      const struct oom_replay_result *r, const struct oom_eval *e)
+{
+	const uint64_t ranks = (uint64_t)(plan->gpus / plan->nodes),
+		       more = r && r->later > r->reserved ? (r->later - r->reserved) / ranks * (ranks - 1) : 0,
+		       left = ev->budget > e->used_bytes ? ev->budget - e->used_bytes : 0;
+
+	return ev->budget && more > left ? left : more;
+}
+
 /* Reserved bytes, by replay where it is asked for and can be, and what lies outside of them.  s: of the
  * recorded step; NULL where the ranks have schedules of their own. */
 enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *model,
@@ -177,6 +195,7 @@ enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *mo
 	const struct oom_replay_result *r = NULL;
 	enum oom_status st = OOM_OK;
 	bool died = false;
+	uint64_t more;
 
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
@@ -203,6 +222,9 @@ enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *mo
 		out->reserved_replayed = false;
 	}
 	out->used_bytes = out->reserved_bytes + out->context_bytes + out->workspace_bytes + out->nccl_bytes;
+	more = kept_for_nccl(ev, plan, r, out);
+	out->nccl_bytes += more;
+	out->used_bytes += more;
 	out->wanted_bytes = out->used_bytes;
 	return st || !ev->budget ? st : squeeze(ev, model, plan, s, at, out, err);
 }

@@ -105,6 +105,8 @@ struct oom_schedule {
 	bool grads_linger;
 	/* the memory of gathered parameters is reused only after the next ones were gathered */
 	bool gathers_wait;
+	/* ranks after a node's first are ahead of what they are sent while FSDP1 wraps (replay_holdings.c) */
+	bool later_ahead;
 	struct oom_chain chain;
 	uint64_t chain_grads;           /* bytes of the gradients of the rank's part */
 };

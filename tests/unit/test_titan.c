@@ -18,7 +18,7 @@
 static uint64_t titan_reserved(const struct mg_flow *f)
 {
 	const struct oom_plan rules = oom_plan_default();
-	struct oom_replay_result result = {0, 0, false};
+	struct oom_replay_result result = {0};
 	struct oom_player player = {0};
 
 	oom_player_begin(&player, &rules, 0);

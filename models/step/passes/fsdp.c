@@ -369,6 +369,9 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 		oom_part_of(wide * (s->in.params - s->in.scales), s->ranks) + s->in.scales;
 	if (!oom_engine_of(p)->gathers_apart)
 		s->hold[OOM_HOLD_WEIGHTS].pieces = OOM_PER_UNIT;
+	/* parts that go to the host wait for the card, unit by unit */
+	s->later_ahead = !oom_engine_of(p)->gathers_apart && s->in.scales && p->later_ranks_meta &&
+			 p->offload_params == OOM_OFFLOAD_NONE && p->gpus > p->nodes;
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(state->rounded, s->ranks);
 	for (int i = 0; i < 2; i++)
 		s->temps[i] = oom_part_of(state->temps[i], s->ranks);
