@@ -118,7 +118,9 @@ static struct oom_val mask_to_bias(struct oom_tape *t, struct oom_val mask, enum
 static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom_val k,
 				struct oom_val v, struct oom_val mask, const struct oom_sdpa *a)
 {
-	const bool rg = oom_wants_grad(t, q) || oom_wants_grad(t, k) || oom_wants_grad(t, v);
+	/* a learned bias alone is enough (derivatives.yaml: attn_bias) */
+	const bool rg = oom_wants_grad(t, q) || oom_wants_grad(t, k) || oom_wants_grad(t, v) ||
+			(!oom_is_none(mask) && oom_wants_grad(t, mask));
 	struct oom_val y, lse, seed, offset, bias = oom_none();
 	int32_t n = -1;
 

@@ -95,9 +95,20 @@ static struct oom_val eager(struct oom_frame *layer, const struct falcon_layer *
 						oom_mono_now(t, t->m_s)));
 }
 
-static unsigned linear_flags(const struct oom_arch *a)
+/* FalconLinear: x @ weight.T, and its bias added to that.  Under autocast the product has 16 bits and the bias 32, so
+ * that what goes on is the sum in fp32. */
+static struct oom_val falcon_linear(struct oom_tape *t, const struct oom_arch *a, const char *name, struct oom_val x,
+				    struct oom_dim out)
 {
-	return OOM_NOT_LEAF | OOM_DERIVED | (falcon_of(a)->bias ? OOM_BIAS : 0);
+	const char *scope = t->scope;
+
+	x = oom_op_linear(t, name, x, out, OOM_NOT_LEAF | OOM_DERIVED);
+	if (!falcon_of(a)->bias)
+		return x;
+	t->scope = name;
+	x = oom_op_add(t, x, oom_param(t, "bias", 0, out.n, 0));
+	t->scope = scope;
+	return x;
 }
 
 static struct oom_val falcon_attention(struct oom_frame *layer, const struct falcon_layer *l,
@@ -115,7 +126,7 @@ static struct oom_val falcon_attention(struct oom_frame *layer, const struct fal
 	struct oom_val p[3], y;
 
 	x = oom_arg(&f, x);
-	y = oom_op_linear(t, "query_key_value", x, D(a->d_model + 2 * kv), linear_flags(a));
+	y = falcon_linear(t, a, "query_key_value", x, D(a->d_model + 2 * kv));
 	split_heads(t, a, oom_name(&f, y), p);
 	if (!falcon_of(a)->alibi)
 		oom_rope_pair(t, &p[0], &p[1], &l->base.rope, a->n_heads, groups, a->head_dim,
@@ -130,7 +141,7 @@ static struct oom_val falcon_attention(struct oom_frame *layer, const struct fal
 		break;
 	default: y = eager(layer, l, p, dt); break;
 	}
-	return oom_leave(&f, oom_op_linear(t, "dense", y, D(a->d_model), linear_flags(a)));
+	return oom_leave(&f, falcon_linear(t, a, "dense", y, D(a->d_model)));
 }
 
 /* The caller keeps a layer's (hidden, weights) until the next layer has returned its own. */
@@ -157,9 +168,9 @@ static struct oom_val falcon_block(struct oom_tape *t, const void *ctx, uint32_t
 		oom_forget(&f, m);
 		m = oom_name(&f, oom_norm(t, a->norm, "post_attention_layernorm", x, 0));
 	}
-	h = oom_op_linear(t, "dense_h_to_4h", m, D(a->d_ff), linear_flags(a));
+	h = falcon_linear(t, a, "dense_h_to_4h", m, D(a->d_ff));
 	h = oom_activation(t, a->act, h);
-	h = oom_op_linear(t, "dense_4h_to_h", h, D(a->d_model), linear_flags(a));
+	h = falcon_linear(t, a, "dense_4h_to_h", h, D(a->d_model));
 	if (side)
 		h = oom_op_add_inplace(t, h, y);
 	return oom_leave(&f, oom_op_add(t, x, oom_op_dropout(t, h, a->dropout)));

@@ -182,12 +182,12 @@ static struct oom_val pvt_block(struct oom_tape *t, const void *ctx, uint32_t i,
 
 	if (t->status)
 		return x;
-	y = oom_op_layer_norm(t, "layernorm_before", x, 0, true, true);
+	y = oom_op_layer_norm(t, "layer_norm_1", x, 0, true, true);
 	y = pvt_attention(&f, s, y);
 	if (!s->kind->segformer)                /* a tuple, the layer's local */
 		y = oom_name(&f, y);
 	x = oom_name(&f, oom_op_add(t, path ? oom_drop_path(t, y) : y, x));
-	y = oom_op_layer_norm(t, "layernorm_after", x, 0, true, true);
+	y = oom_op_layer_norm(t, "layer_norm_2", x, 0, true, true);
 	y = pvt_feed_forward(t, s, y);
 	return oom_leave(&f, oom_op_add(t, path ? oom_drop_path(t, y) : y, x));
 }

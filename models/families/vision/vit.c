@@ -150,15 +150,17 @@ static struct oom_val dino_block(struct oom_tape *t, const void *ctx, uint32_t i
 
 	(void)i;
 	/* hidden_states_norm and self_attention_output live until the layer returns */
-	h = oom_name(&f, oom_op_layer_norm(t, "layernorm_before", x, 0, true, true));
+	h = oom_name(&f, oom_op_layer_norm(t, "norm1", x, 0, true, true));
 	y = oom_op_dropout(t, vit_attention(&f, l, h), a->dropout);
-	y = oom_op_mul(t, y, oom_param(t, "layer_scale1", 0, a->d_model, 0));
+	t->scope = "layer_scale1";
+	y = oom_op_mul(t, y, oom_param(t, "lambda1", 0, a->d_model, 0));
 	y = oom_name(&f, y);
 	x = oom_name(&f, oom_op_add(t, v->drop_path > 0 ? oom_drop_path(t, y) : y, x));
-	y = oom_op_layer_norm(t, "layernorm_after", x, 0, true, true);
+	y = oom_op_layer_norm(t, "norm2", x, 0, true, true);
 	y = v->swiglu ? dino_swiglu(t, a, y) :
 			oom_plain_mlp(t, y, "fc1", "fc2", a->act, D(a->d_ff), true);
-	y = oom_op_mul(t, y, oom_param(t, "layer_scale2", 0, a->d_model, 0));
+	t->scope = "layer_scale2";
+	y = oom_op_mul(t, y, oom_param(t, "lambda1", 0, a->d_model, 0));
 	return oom_leave(&f, oom_op_add(t, v->drop_path > 0 ? oom_drop_path(t, y) : y, x));
 }
 
