@@ -128,7 +128,7 @@ bool move_to_16_bit_weights(struct oom_plan *p, const struct oom_model *m)
 
 	(void)m;
 	if (oom_plan_quantised(p) && p->kbit_prepare) {
-		p->kbit_prepare = 0;
+		p->kbit_prepare = p->kbit_recast = 0;
 		return true;
 	}
 	if (p->precision != OOM_FP32 && p->precision != OOM_AMP_BF16 &&

@@ -46,8 +46,8 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 	if (p->flags & OOM_P_QUANTISED)
 		p->dt = OOM_U8;
 	else if (prepared)
-		/* peft.prepare_model_for_kbit_training casts what is not 4-bit */
-		p->dt = OOM_F32;
+		/* peft.prepare_model_for_kbit_training casts what is not 4-bit; TRL some of it back, by name */
+		p->dt = plan->kbit_recast && p->flags & (OOM_P_EMBEDDING | OOM_P_HEAD) ? OOM_DT_BF16 : OOM_F32;
 	if (adapters && plan->lora_bias == OOM_LORA_BIAS_ALL && strstr(p->name, "bias"))
 		p->trainable = true;    /* any name with the word in it (tuners_utils.py) */
 	else if (prepared)

@@ -11,7 +11,7 @@ there, in sum, and one line for each that is off by more than PERCENT (5), the l
 import collections, csv, importlib.util, json, os, subprocess, sys, tempfile
 
 COLUMNS = """transformers torch bitsandbytes peft liger_kernels autocast_adapter_dtype use_reentrant base_weights modules_to_save
-compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel""".split()
+kbit_recast compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel""".split()
 
 
 def load(folder):
@@ -113,6 +113,8 @@ def fms_acceleration(row, old):
     if "gptq" in row["quant"].lower():
         gptq(knobs)
         knobs["precision"] = "fp16-amp"
+    if knobs.get("kbit_prepare"):
+        knobs["kbit_recast"] = 1             # TRL 0.11 to 0.13: peft_module_casting_to_bf16
     # fms-hf-tuning's sft_trainer.py adds the special tokens that a tokenizer has not and resizes the embeddings to
     # them, to a multiple of 1: <pad> to Llama 2's and Mistral's, <PAD> and <unk> to Llama 3's, none to PowerLM's
     added = 2 if "Llama-3" in row["model"] else 1 if "istral" in row["model"] or "ixtral" in row["model"] or "Llama-2" in row["model"] else 0
@@ -125,6 +127,8 @@ def litgpt(row, old):
     knobs, missing = old(row)
     has_a_knob(missing, "chunked head", "bitsandbytes before")
     knobs.update(torch="2.1", bitsandbytes="0.42", autocast_adapter_dtype=0, kv_repeat="sdpa")
+    if ev.num(row["lora_rank"]):
+        knobs["lora_dropout"] = 0.05         # finetune/lora.py and the files of config_hub
     if row["fused_ce"].startswith("chunked"):
         knobs["fused_ce"] = "chunked"
     if "head" in row["lora_targets"]:

@@ -139,6 +139,8 @@ static void narrower_numbers(void **state)
 		{move_to_16_bit_weights, "precision=bf16", NULL},
 		/* of a 4-bit base what PEFT's prepare_model_for_kbit_training made fp32 */
 		{move_to_16_bit_weights, "precision=bf16-amp lora-r=8 qlora=1 kbit-prepare=1", "kbit-prepare=0"},
+		{move_to_16_bit_weights, "precision=bf16-amp lora-r=8 qlora=1 kbit-prepare=1 kbit-recast=1",
+		 "kbit-prepare=0 kbit-recast=0"},
 		{move_to_16_bit_weights, "precision=bf16-amp lora-r=8 qlora=1 kbit-prepare=0", NULL},
 	};
 

@@ -253,6 +253,11 @@ static void policies(void **state)
 		{"precision=fp16 lora-r=8 qlora=true", 0, "weight", OOM_DT_F16, false},
 		{"precision=bf16 lora-r=8 qlora=true kbit-prepare=true", 0, "weight", OOM_F32, false},
 		{"precision=bf16 lora-r=8 qlora=true kbit-prepare=true", OOM_P_QUANTISED, "weight", OOM_U8, false},
+		{"precision=bf16 lora-r=8 qlora=true kbit-prepare=true kbit-recast=true", OOM_P_NORM, "weight", OOM_F32, false},
+		{"precision=bf16 lora-r=8 qlora=true kbit-prepare=true kbit-recast=true", OOM_P_EMBEDDING, "weight",
+		 OOM_DT_BF16, false},
+		{"precision=bf16 lora-r=8 qlora=true kbit-prepare=true kbit-recast=true", OOM_P_HEAD | OOM_P_LINEAR, "weight",
+		 OOM_DT_BF16, false},
 		{"precision=bf16 lora-r=8 qlora=true autocast-adapter-dtype=false", OOM_P_LORA, "lora_A", OOM_F32, true},
 	};
 
