@@ -101,6 +101,10 @@ static struct oom_val differential(struct oom_frame *layer, const struct oom_dec
 	w = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_add(t, w, w2));
 	oom_op_split(t, y, 2, half, p);
 	y = oom_op_add(t, p[0], oom_op_mul(t, w, p[1]));
+	/* nn.RMSNorm: on autocast's fp32 list (aten/src/ATen/autocast_mode.h), and its result stays there, with the
+	 * residual stream behind it */
+	if (t->amp)
+		y = oom_op_cast(t, y, OOM_F32);
 	y = oom_op_unary(t, OOM_SCALE, oom_norm(t, OOM_NORM_RMS_PLAIN, "groupnorm", y, 2 * d));
 	return oom_leave(&f, oom_op_linear(t, "o_proj", oom_op_merge_heads(t, y), h, bias));
 }
