@@ -91,6 +91,25 @@ struct oom_val oom_emit_flamingo(struct oom_emit *e)
 			  oom_read_bool(&e->outer, "projector_bias", true));
 }
 
+/* Music Flamingo turns what its encoder made by the time of each frame: a share of the encoder's width, and a table of
+ * as many positions as the base of the angles (MusicFlamingoRotaryEmbedding, MusicFlamingoConfig). */
+struct oom_val oom_emit_music_flamingo(struct oom_emit *e)
+{
+	struct oom_reader *r = &e->outer;
+	const double share = oom_read_real(r, "rope_parameters.partial_rotary_factor", 0.2),
+		     positions = oom_read_real(r, "rope_parameters.rope_theta", 1200);
+	const uint64_t d = size_of(&e->part[1], "d_model", "hidden_size"),
+		       angles = ((uint64_t)((double)d * share) + 1) / 2;
+
+	for (int i = 0; i < 2; i++)             /* inv_freq and original_inv_freq */
+		oom_buffer(e->t, angles, OOM_F32);
+	if (positions < 1 || positions > 1u << 20)
+		oom_read_fail(r, "rope_parameters.rope_theta (%g) is out of range", positions);
+	else
+		oom_buffer(e->t, (uint64_t)positions * 2 * angles, OOM_F32);
+	return oom_emit_flamingo(e);
+}
+
 struct oom_val oom_emit_qwen2_audio(struct oom_emit *e)
 {
 	oom_weight_linear(e->t, "linear", whisper(e, (struct whisper){0}).d, e->a->d_model, true);

@@ -144,7 +144,7 @@ oom_emit_fn oom_emit_chameleon, oom_emit_janus, oom_emit_emu3;
 oom_emit_fn oom_emit_mllama, oom_emit_idefics, oom_emit_florence, oom_emit_blip, oom_emit_ovis,
 	oom_emit_llama4, oom_emit_fuyu, oom_emit_udop, oom_emit_minimax;
 oom_emit_fn oom_emit_gemma4, oom_emit_gemma4_unified;
-oom_emit_fn oom_emit_flamingo, oom_emit_qwen2_audio, oom_emit_voxtral, oom_emit_voxtral_realtime,
+oom_emit_fn oom_emit_flamingo, oom_emit_music_flamingo, oom_emit_qwen2_audio, oom_emit_voxtral, oom_emit_voxtral_realtime,
 	oom_emit_glmasr, oom_emit_granite_speech, oom_emit_vibevoice, oom_emit_omni, oom_emit_omni3;
 
 #endif
