@@ -282,6 +282,21 @@ static void drop_held(struct oom_tape *t, int32_t node)
 	t->n_held = left;
 }
 
+/* A leaf of the graph holds its gradient, and AccumulateGrad the leaf: both live as long as the nodes of the graph,
+ * which the loss holds.  A decoder's embeddings wait through the whole backward pass of an encoder. */
+static void drop_leaves(struct oom_tape *t)
+{
+	for (size_t i = 0; i < t->n_nodes; i++) {
+		const struct oom_node *n = &t->nodes[i];
+
+		if (n->kind != OOM_NODE_LEAF || !n->n_saved)
+			continue;
+		release_saved(t, n);
+		if (n->has[0])
+			oom_unref(t, n->grad[0]);
+	}
+}
+
 static void run_node(struct oom_tape *t, int32_t i)
 {
 	struct oom_node *n = &t->nodes[i], copy;
@@ -289,6 +304,8 @@ static void run_node(struct oom_tape *t, int32_t i)
 	struct grad g[OOM_MAX_EDGES];
 	bool any = false;
 
+	if (n->kind == OOM_NODE_LEAF && n->n_saved)
+		return;
 	for (int s = 0; s < n->n_out; s++)
 		any |= n->has[s];
 	memset(g, 0, sizeof(g));
@@ -384,6 +401,7 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 	run_nodes(t, at, 0);
 	drop_held(t, -1);
 	settle(t);
+	drop_leaves(t);
 	t->in_bwd = false;
 	t->grad = true;
 	oom_unref(t, root);
