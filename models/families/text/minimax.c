@@ -44,14 +44,14 @@ struct lightning {
 	uint16_t n, nn;                 /* tokens of a block, that squared; times the batch */
 	struct oom_dim w, heads, state;
 	struct oom_val q, k, v;
+	enum oom_dtype rate;            /* of the slopes */
+	bool filled;                    /* values that a mask has laid out anew */
 };
 
 /* A block's part of queries, keys or values: a view whose heads are not together, copied by
  * every product. */
-static struct oom_val part(struct oom_frame *f, const struct lightning *l, struct oom_val x)
+static struct oom_val part(struct oom_frame *f, const struct lightning *l, struct oom_val x, bool together)
 {
-	const bool together = x.sto != l->q.sto;        /* values that a mask has laid out anew */
-
 	x = oom_op_slice(f->t, x, l->n, l->w);
 	x.perm = !together;
 	return oom_name(f, x);
@@ -73,9 +73,9 @@ static struct oom_val turn(struct oom_frame *held, const struct lightning *l,
 
 	oom_leave(held, oom_none());
 	s = oom_name(&f, *state);
-	q = part(&f, l, l->q);
-	k = part(&f, l, l->k);
-	v = part(&f, l, l->v);
+	q = part(&f, l, l->q, false);
+	k = part(&f, l, l->k, false);
+	v = part(&f, l, l->v, l->filled);
 	w = oom_name(held, oom_op_bmm(t, "attn_weights_intra", q, k, l->nn, l->heads, d));
 	w = oom_op_mul(t, w, diagonal);
 	w = oom_name(held, oom_op_bmm(t, "attn_output_intra", w, v, l->n, l->w, n));
@@ -89,7 +89,9 @@ static struct oom_val turn(struct oom_frame *held, const struct lightning *l,
 	k.perm = true;
 	w = oom_op_bmm(t, "next_attn_weights_inter", k, oom_take(&f, v), t->m_b, l->state, n);
 	w = oom_name(held, w);
-	*state = oom_op_add(t, oom_op_unary(t, OOM_SCALE, oom_take(&f, s)), w);
+	/* block_decay: exp is on autocast's fp32 list, and what it scales becomes fp32 */
+	k = oom_op_unary(t, OOM_EXP, oom_input(t, "slope_rate", OOM_MONO_ONE, l->heads.n, l->rate));
+	*state = oom_op_add(t, oom_op_mul(t, oom_take(&f, s), k), w);
 	t->grad = grad;
 	return oom_leave(&f, y);
 }
@@ -98,11 +100,12 @@ static struct oom_val blocks(struct oom_tape *t, const struct lightning *l)
 {
 	const uint64_t size = minimax_of(l->a)->block, d = l->a->head_dim;
 	const struct oom_loop loop = oom_loop_over(t, (uint32_t)size);
-	/* queries, keys and values as each product copies them, the weights, the state */
-	const struct oom_dim kept = {
-		l->a->n_heads * (size * size + (l->v.sto == l->q.sto ? 6 : 4) * size * d + d * d),
-		"kept by a turn"};
 	const enum oom_dtype dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)l->q.dt;
+	/* values are as they come where a mask has laid them out anew in the type of the products */
+	const bool as_is = l->filled && l->v.dt == dt;
+	/* queries, keys and values as each product copies them, the weights, the state */
+	const struct oom_dim kept = {l->a->n_heads * (size * size + (as_is ? 4 : 6) * size * d + d * d),
+				     "kept by a turn"};
 	struct oom_frame f = {.t = t}, held = {.t = t};
 	struct oom_val state, y = oom_none();
 
@@ -128,7 +131,8 @@ static struct oom_val lightning(struct oom_tape *t, const struct oom_arch *a, st
 			     wide = {3 * w.n, "3 * n_heads * head_dim"};
 	const uint32_t size = (uint32_t)minimax_of(a)->block;
 	struct lightning l = {.a = a, .w = w, .heads = {a->n_heads, "n_heads"},
-			      .state = {w.n * a->head_dim, "n_heads * head_dim^2"}};
+			      .state = {w.n * a->head_dim, "n_heads * head_dim^2"},
+			      .rate = oom_loaded_dtype(t->plan), .filled = t->plan->padding_mask};
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], g, y;
 
@@ -136,7 +140,7 @@ static struct oom_val lightning(struct oom_tape *t, const struct oom_arch *a, st
 	l.nn = oom_len_min(t, l.n, size);
 	y = oom_activation(t, a->act, oom_op_linear(t, "qkv_proj", x, wide, 0));
 	oom_op_split(t, y, 3, parts, p);
-	if (t->plan->padding_mask)
+	if (l.filled)
 		p[2] = oom_op_masked(t, "masked_fill", p[2],
 				     oom_new(t, "~mask", t->m_bs, D(1), OOM_U8));
 	oom_name_each(&f, p, 3);
