@@ -89,7 +89,7 @@ static void lilt_attention(struct oom_frame *caller, const struct lilt_layer *l,
 		out[k] = oom_op_bmm(t, "context", y, p[k][2], t->m_bs, D(w[k]),
 				    oom_mono_now(t, t->m_s));
 		out[k] = oom_op_merge_heads(t, out[k]);
-		if (last && k && grad && t->plan->grad_ckpt == OOM_CKPT_NONE)
+		if (last && k && grad)
 			lilt_keep_idle(caller, a, (enum oom_dtype)y.dt);
 	}
 	oom_leave(&f, oom_none());
@@ -112,8 +112,10 @@ static struct oom_val lilt_block(struct oom_tape *t, const void *ctx, uint32_t i
 	const struct oom_arch *a = l->a;
 	const uint64_t narrow = lilt_narrow(a);
 	const struct oom_dim parts[2] = {D(a->d_model), D(narrow)};
-	/* nothing of the loss comes from the last layer's layout: its graph goes with its output */
-	const bool last = i + 1 == l->layers, grad = t->grad;
+	/* nothing of the loss comes from the last layer's layout: its graph goes with its output, that of a
+	 * recomputed layer when all of it has run */
+	const bool end = i + 1 == l->layers, last = end && t->plan->grad_ckpt == OOM_CKPT_NONE,
+		   grad = t->grad;
 	struct oom_frame f = {.t = t};
 	struct oom_val in[2], out[2];
 
@@ -129,6 +131,10 @@ static struct oom_val lilt_block(struct oom_tape *t, const void *ctx, uint32_t i
 		out[k] = lilt_mlp(t, a, out[k], k ? a->d_ff / lilt_of(a)->shrink : a->d_ff);
 	}
 	t->grad = grad;
+	if (end) {
+		oom_name(&f, out[1]);
+		return oom_leave(&f, out[0]);
+	}
 	oom_leave(&f, oom_none());
 	return oom_op_cat(t, out[0], out[1], D(a->d_model + narrow));
 }
@@ -177,8 +183,7 @@ static struct oom_val lilt_model(struct oom_tape *t, const struct oom_arch *a)
 	x = oom_name(&f, oom_op_cat(t, x, lay, D(a->d_model + lilt_narrow(a))));
 	if (l.layers && l.layers <= OOM_MAX_LAYERS)
 		kind[l.layers - 1] = 1;
-	x = oom_layers(t, l.layers, kind, lilt_block, &l, x);
-	return oom_leave(&f, oom_op_slice(t, x, t->m_bs, D(a->d_model)));
+	return oom_leave(&f, oom_layers(t, l.layers, kind, lilt_block, &l, x));
 }
 
 static struct oom_val lilt_step(struct oom_tape *t, const struct oom_arch *a)
