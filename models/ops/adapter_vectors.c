@@ -267,4 +267,14 @@ static struct oom_val oft(struct oom_tape *t, struct oom_val x, const struct oom
 	return oom_op_cast(t, z, given);
 }
 
-const struct oom_adapter oom_adapter_oft = {.params = oft_params, .before = oft};
+/* The result has the input's type, under autocast too. */
+static struct oom_val oft_after(struct oom_tape *t, struct oom_val x, struct oom_val y, const struct oom_linear *l)
+{
+	const enum oom_dtype given = (enum oom_dtype)x.dt;
+
+	(void)l;
+	oom_drop(t, x);
+	return oom_op_cast(t, y, given);
+}
+
+const struct oom_adapter oom_adapter_oft = {.params = oft_params, .before = oft, .after = oft_after};
