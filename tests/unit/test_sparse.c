@@ -39,6 +39,8 @@ static void measured(void **state)
 		 912193536, 1016461312, 1247656448, 2306081792, 0.004},
 		{"lilt", OOM_TASK_SEQ_CLS, 1, 2, 256, OOM_BF16, false, false,
 		 90076672, 104740352, 130988544, 324376064, 0.004},
+		{"led", OOM_TASK_SEQ2SEQ, 2, 4, 512, OOM_BF16, false, true,
+		 689079808, 722679296, 928564736, 1440912896, 0.0001},
 	};
 
 	(void)state;

@@ -67,7 +67,10 @@ static struct oom_val led_encoder(struct oom_tape *t, const struct oom_arch *a,
 	enc.m_tokens = oom_len_round_up(t, t->m_b, led_of(a)->window);
 	enc.m_len = oom_len_round_up(t, OOM_MONO_ONE, led_of(a)->window);
 	enc.self_attention = led_attention;
-	oom_name(&f, oom_new(t, "attention mask", enc.m_tokens, D(1), OOM_I64));
+	/* a row of the whole mask, of which the layers are given a view, and what is masked and what is global in it */
+	oom_name_shared(&f, oom_new(t, "attention mask", oom_mono_mul(t, enc.m_tokens, enc.m_len), D(1),
+				    (enum oom_dtype)embed.dt));
+	oom_name_shared(&f, oom_new(t, "is_index_global_attn", enc.m_tokens, D(1), OOM_U8));
 	enc.mask = oom_new(t, "is_index_masked", enc.m_tokens, D(1), OOM_U8);
 	enc.mask = oom_name_shared(&f, enc.mask);
 	x = led_stack(t, &enc, embed, oom_input(t, "input_ids", enc.m_tokens, 1, OOM_I64));
