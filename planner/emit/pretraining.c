@@ -159,6 +159,10 @@ void fill_torchtitan(struct emission *e)
 	emit_rows(e, "", "torchtitan", "parallelism.tensor_parallel_degree parallelism.pipeline_parallel_degree "
 		  "parallelism.context_parallel_degree parallelism.expert_parallel_degree");
 	titan_checkpointing(e);
+	if (emit_is(e, "precision", "bf16"))
+		emit_set(e, "training.dtype", "bfloat16");
+	if (emit_is(e, "optimizer-in-backward", "true"))
+		emit_set(e, "optimizer.early_step_in_backward", "true");
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "compile.enable", "true");
 }

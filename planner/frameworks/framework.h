@@ -147,6 +147,8 @@ void fw_take_compile(struct fw_part *part, const char *backend, const char *mode
  * scripts around it name them; for frameworks built on it. */
 extern const struct fw_row hf_training_rows[], hf_model_rows[];
 extern const char hf_training_idle[], hf_model_idle[];
+/* max_source_length and max_target_length of scripts whose rows have both. */
+void hf_both_lengths(struct fw_part *part);
 /* torch_compile, its backend and mode. */
 void hf_compile(struct fw_part *part);
 /* Liger's kernels where one of the keys (a list that ends with NULL) is on: norms, feed-forwards and rotary positions

@@ -252,6 +252,24 @@ void hf_liger(struct fw_part *p, const char *const *keys)
 		       LIGER);
 }
 
+static bool is_length(const struct fw_part *p, const char *key, int64_t *tokens)
+{
+	return doc_whole(fw_key(p, key), tokens) && *tokens > 0 && *tokens < 100000000;
+}
+
+/* MedicalGPT's options, also those of LLaMA-Factory's scripts of 2023: a prompt and its answer are one row, as long as
+ * both (shibing624/MedicalGPT training/dpo_training.py full_max_length; LLaMA-Factory 0.1 llmtuner/dsets/preprocess.py,
+ * max_source_length + max_target_length). */
+void hf_both_lengths(struct fw_part *p)
+{
+	int64_t prompt, answer;
+
+	if (!is_length(p, "max_source_length", &prompt) || !is_length(p, "max_target_length", &answer))
+		return;
+	fw_set_whole(p, "seq-len", prompt + answer, "max_target_length", "prompt and answer in one row");
+	fw_unset(p, "tgt-len");
+}
+
 void hf_finish(struct fw_part *p)
 {
 	const struct doc_node *fsdp = fw_key(p, "fsdp");

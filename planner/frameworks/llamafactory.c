@@ -208,6 +208,7 @@ static void finish(struct fw_part *p)
 		fw_set(p, "objective", loss, "pref_loss", TUNING);
 	fw_default(p, "packing", fw_fact_is(p, "objective", "pretrain") ? "true" : "false",
 		   DATA " packing: in pre-training");
+	hf_both_lengths(p);
 	finish_optimizer(p);
 	finish_base(p);
 	fw_take_deepspeed(p, "deepspeed");

@@ -348,19 +348,25 @@ static void objective_by_trainer(struct fw_part *p, const char *config)
 static void finish(struct fw_part *p)
 {
 	const char *unsloth = called(p, loaders, sizeof(loaders) / sizeof(loaders[0]));
+	bool trains = false;
 
-	for (size_t i = 0; i < N_CONFIGS; i++)
+	for (size_t i = 0; i < N_CONFIGS && !trains; i++)
 		if (fw_key(p, configs[i].name)) {
 			if (configs[i].objective)
 				fw_set(p, "objective", configs[i].objective, configs[i].name, NULL);
 			objective_by_trainer(p, configs[i].name);
 			if (unsloth)
 				finish_unsloth(p, unsloth);
+			trains = true;
 			fw_nested(p, configs[i].name, configs[i].framework);
 			if (configs[i].objective && !strcmp(configs[i].framework, "trl"))
 				finish_objective(p);
-			break;
 		}
+	/* a loader stands alone where another file trains, or a trainer takes no literal arguments */
+	if (unsloth && !trains) {
+		objective_by_trainer(p, unsloth);
+		finish_unsloth(p, unsloth);
+	}
 	/* whose backward pass runs within its forward pass, part by part, with neither the entropy nor the accuracy
 	 * that TRL's own trainer logs. fp32 logits of a part take half of the memory that is free, at most 4 GiB, and the
 	 * parts are a multiple of four (get_chunk_size() at unsloth_zoo ce232d6): on a card with 0.25 GiB left 256 rows

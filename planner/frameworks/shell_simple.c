@@ -265,6 +265,12 @@ static int run_command(struct oom_shell *sh, const struct words *w, size_t n_ass
 			shell_run_text(sh, c[i + 2].text, c[i + 2].line);
 			return SUCCEEDS;
 		}
+	/* a job script that this one wrote itself: sbatch job.sh */
+	for (size_t i = 0; is_shell(c[0].text) && i < sh->n_files && n > 1; i++)
+		if (!strcmp(c[n - 1].text, sh->files[i].name)) {
+			shell_run_text(sh, sh->files[i].text, sh->files[i].line);
+			return SUCCEEDS;
+		}
 	if (shell_grow(sh, &sh->commands, sh->n_commands, &sh->commands_room,
 		       sizeof(*sh->commands)))
 		sh->commands[sh->n_commands++] = (struct oom_shell_command){

@@ -31,8 +31,8 @@ static const struct fw_row rows[] = {
 	{"optimizer.name", .hook = true, .source = JOB ":135"},
 	{"optimizer.implementation", .hook = true, .source = JOB},
 	{"optimizer.fused", .hook = true},
-	{"optimizer.early_step_in_backward",
-	 .note = "each gradient is freed as soon as it was applied: less than is priced"},
+	FW_KEY("optimizer.early_step_in_backward", "optimizer-in-backward", NULL, NULL,
+	       "torchtitan/components/optimizer.py OptimizersInBackwardContainer"),
 	{"model.name", .hook = true}, {"model.flavor", .hook = true, .source = JOB ":104"},
 	{"activation_checkpoint.selective_ac_option",
 	 .hook = true, .source = JOB ":655"},
@@ -140,10 +140,26 @@ static void finish_gpus(struct fw_part *p, int64_t shard, int64_t copies)
 		fw_set_whole(p, "gpus", cards, "parallelism.data_parallel_shard_degree", "the product of the degrees");
 }
 
+/* training.dtype is what parameters, gradients and states are held in, mixed_precision_param what FSDP computes in
+ * (torchtitan/train.py set_default_dtype, MixedPrecisionPolicy). */
+static void finish_precision(struct fw_part *p)
+{
+	const char *param = fw_text(p, "training.mixed_precision_param");
+	const bool computes_32 = *param && strstr(param, "32");
+	const bool holds_16 = !strcmp(fw_text(p, "training.dtype"), "bfloat16");
+
+	if (holds_16 && computes_32)
+		fw_unmodelled(p, "training.mixed_precision_param", "16-bit shards computed in fp32 are priced as bf16");
+	if (holds_16)
+		fw_set(p, "precision", "bf16", "training.dtype", JOB " dtype: parameters, gradients and states");
+	else
+		fw_default(p, "precision", computes_32 ? "fp32" : "amp-bf16",
+			   JOB " mixed_precision_param: fp32 shards, bf16 computation");
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *name = fw_text(p, "model.name"), *flavor = fw_text(p, "model.flavor");
-	const char *param = fw_text(p, "training.mixed_precision_param");
 	const char *shard_key = fw_key(p, "parallelism.data_parallel_shard_degree")
 					? "parallelism.data_parallel_shard_degree"
 					: "training.data_parallel_shard_degree";
@@ -160,8 +176,7 @@ static void finish(struct fw_part *p)
 	fw_default(p, "objective", "pretrain", "torchtitan/train.py");
 	fw_default(p, "method", "full", "torchtitan/train.py");
 	fw_default(p, "base-bits", "16", "torchtitan/train.py");
-	fw_default(p, "precision", *param && strstr(param, "32") ? "fp32" : "amp-bf16",
-		   JOB " mixed_precision_param: fp32 shards, bf16 computation");
+	finish_precision(p);
 	finish_selective(p);
 	fw_default(p, "grad-ckpt", "selective-op", JOB ":652");
 	fw_default(p, "attn", "sdpa", "torchtitan/models/attention.py");

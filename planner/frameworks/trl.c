@@ -262,29 +262,11 @@ static void finish_objective(struct fw_part *p)
 		fw_open(p, "objective", "the trainer is not named; sft is taken: give --objective");
 }
 
-static bool is_length(const struct fw_part *p, const char *key, int64_t *tokens)
-{
-	return doc_whole(fw_key(p, key), tokens) && *tokens > 0 && *tokens < 100000000;
-}
-
-/* MedicalGPT's options, also ChatGLM-Efficient-Tuning's: a prompt and its answer are one row of TRL's trainers, as
- * long as both (shibing624/MedicalGPT training/dpo_training.py: full_max_length). */
-static void finish_both_lengths(struct fw_part *p)
-{
-	int64_t prompt, answer;
-
-	if (!is_length(p, "max_source_length", &prompt) || !is_length(p, "max_target_length", &answer))
-		return;
-	fw_set_whole(p, "seq-len", prompt + answer, "max_target_length", "prompt and answer in one row");
-	fw_unset(p, "tgt-len");
-}
-
 static void finish_length(struct fw_part *p)
 {
 	int64_t prompt, completion;
 
-	finish_both_lengths(p);
-
+	hf_both_lengths(p);
 	if (fw_on(p, "use_vllm"))
 		fw_note(p, "use_vllm", "with vllm_mode colocate the engine takes its share of the card");
 	if (fw_fact_is(p, "objective", "grpo") || fw_fact_is(p, "objective", "rloo")) {

@@ -121,6 +121,7 @@ static const struct {
 	{"python", "--kv-repeat", "unsloth's attention"},
 	{"python", "--liger-kernels", "unsloth's kernels"},
 	{"deepspeed", "--param-persistence-threshold", "a key of stage 3, in a file of another stage"},
+	{"torchtitan", "--reduce-dtype", "job_config.py takes float32 alone; forks take more"},
 	{"accelerate", "--cp-comm", "follows from the degree's key"},
 };
 
