@@ -57,6 +57,7 @@ struct oom_plan {
 	int64_t fp8;
 	int64_t fp8_params;         /* 1 = Megatron keeps and gathers weights in fp8 */
 	int64_t compile;            /* 1 = torch.compile (models/README.md says how its bytes are estimated) */
+	int64_t compile_layers;     /* 1 = of each layer for itself, in models whose code makes no mask */
 	int64_t attn;               /* enum oom_attention */
 	int64_t grad_ckpt;          /* enum oom_checkpointing */
 	int64_t ckpt_every;         /* every n-th layer of a stack is checkpointed; 1 = all */

@@ -24,8 +24,8 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 	if (t->plan->attn == OOM_ATTN_FLASH)
 		return oom_none();
 	/* while a model is traced, a mask is made even where the kernel's causality would do
-	 * (masking_utils.py _ignore_causal_mask_sdpa) */
-	if (t->plan->attn == OOM_ATTN_SDPA && !padded && !local && !cached && !t->plan->compile)
+	 * (masking_utils.py _ignore_causal_mask_sdpa); not by those of torchtune and torchtitan */
+	if (t->plan->attn == OOM_ATTN_SDPA && !padded && !local && !cached && (!t->plan->compile || t->plan->compile_layers))
 		return oom_none();
 	if (t->plan->attn == OOM_ATTN_EAGER && !causal && !padded && !local)
 		return oom_none();

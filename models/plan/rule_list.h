@@ -151,6 +151,8 @@
  "reference adapter is the model with its adapters switched off" ADAPTERS},
 {IS_NOT(reference, OOM_REF_AUTO), WITHOUT_EFFECT_UNLESS(AMONG(objective, COMPARING)),
  "reference: objective {objective} compares the model with nothing; dpo, kto, grpo and ppo do"},
+{ABOVE(compile_layers, 0), WITHOUT_EFFECT_UNLESS(ABOVE(compile, 0)),
+ "compile-layers says how --compile is done"},
 {IS_NOT(completion_len, OOM_DEFAULT_COMPLETION),
  WITHOUT_EFFECT_UNLESS(AMONG(objective, ONLINE)),
  "completion-len is about answers the model is trained on its own: --objective grpo, ppo, online-dpo, xpo or nash-md"},

@@ -200,6 +200,12 @@ static bool copies_heads(const struct oom_plan *p)
 	return oom_engine_of(p)->copies_heads && p->kv_repeat == OOM_KV_GROUPED;
 }
 
+/* torchtune compiles its layers, one by one (training/_compile.py), and makes no mask for them. */
+static bool compiles_layers(const struct oom_plan *p)
+{
+	return oom_engine_of(p)->copies_heads && p->compile && !p->compile_layers;
+}
+
 /* torchtune makes the model, adapters and all, under set_default_dtype (recipes/lora_finetune_single_device.py
  * _setup_model), those on a 4-bit base too: only its weight becomes an NF4Tensor (modules/peft/lora.py), which is
  * sharded as any other. */
@@ -215,13 +221,15 @@ static bool narrows_adapters(const struct oom_plan *p)
 
 bool oom_engine_recasts(const struct oom_plan *p)
 {
-	return casts_16bit(p) || copies_heads(p) || narrows_adapters(p);
+	return casts_16bit(p) || copies_heads(p) || compiles_layers(p) || narrows_adapters(p);
 }
 
 void oom_engine_recast(struct oom_plan *p)
 {
 	if (copies_heads(p))
 		p->kv_repeat = OOM_KV_SDPA;
+	if (compiles_layers(p))
+		p->compile_layers = 1;
 	if (narrows_adapters(p)) {
 		if (owns_quantised(p))
 			p->quant_storage = OOM_QUANT_STORAGE_OWN;

@@ -18,8 +18,9 @@ struct oom_engine {
 	int64_t lowest_stage;
 	bool gathers_apart;             /* all-gathers into a buffer of its own (fully_shard) */
 	bool buckets;                   /* DDP's, while nothing is divided */
-	/* its own models copy keys and values to all heads (modules/attention.py: expand, flatten) */
 	bool own_adapters;      /* in the recipe's type: no PEFT keeps them in fp32 */
+	/* its own models copy keys and values to all heads (modules/attention.py: expand, flatten), make no
+	 * mask, and are compiled layer by layer */
 	bool copies_heads;
 	bool pure_bf16;                 /* no autocast, no fp32 master */
 	bool whole_offload;             /* to the CPU everything or nothing */

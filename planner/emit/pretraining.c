@@ -165,6 +165,8 @@ void fill_torchtitan(struct emission *e)
 		emit_set(e, "optimizer.early_step_in_backward", "true");
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "compile.enable", "true");
+	if (emit_is(e, "compile", "true") && emit_is(e, "loss", "outside"))
+		emit_names(e, "compile.components", "model");
 }
 
 /* How layers lie on the stages of a pipeline. */

@@ -26,6 +26,13 @@ static const struct emit_cost liger_costs[] = {
 	{NULL, NULL, NULL, NULL, false},
 };
 
+/* torchtitan models/llama3/model/model.py repeat_kv, infra/parallelize.py apply_compile */
+static const struct emit_cost titan_costs[] = {
+	{"kv-repeat", "grouped", "sdpa", " (torchtitan copies keys and values to all heads: more than was priced)", false},
+	{"compile-layers", "false", "true", "", true},
+	{NULL, NULL, NULL, NULL, false},
+};
+
 const struct emit_target emit_targets[] = {
 	{{"trl", "TRL's YAML (trl sft --config FILE)", "TRL 1.10, transformers 5.12"},
 	 "trl", "plan.yaml", fill_trl, write_trl, NULL, "# ", "gpus nodes allocator " HOST, "dataset_name", NULL, trl_costs},
@@ -60,7 +67,7 @@ const struct emit_target emit_targets[] = {
 	{{"torchtitan", "torchtitan's TOML", "torchtitan 238fa99"},
 	 "torchtitan", "plan.toml", fill_torchtitan, emit_toml, NULL, "# ",
 	 "gpus nodes allocator attn objective grad-accum " HOST,
-	 "[model] name, flavor and hf_assets_path, [training] dataset", NULL, NULL},
+	 "[model] name, flavor and hf_assets_path, [training] dataset", NULL, titan_costs},
 	{{"megatron", "Megatron-LM's arguments", "Megatron-LM core 0.14"},
 	 "megatron-lm", "plan.sh", fill_megatron, write_megatron, NULL, "# ", "gpus nodes allocator objective grad-accum " HOST,
 	 "the architecture (--num-layers, --hidden-size, ...), tokenizer and data",

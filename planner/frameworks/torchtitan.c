@@ -42,14 +42,16 @@ static const struct fw_row rows[] = {
 	FW_KEY("training.enable_cpu_offload", "offload-params", "true>cpu offload-optimizer=cpu;false>none",
 	       NULL, JOB),
 	/* each block for itself (models/llama3/infra/parallelize.py apply_compile) */
-	FW_KEY("compile.enable", "compile", "true>true;false>false", NULL, JOB),
-	FW_KEY("training.compile", "compile", "true>true;false>false", NULL, JOB),
+	FW_KEY("compile.enable", "compile", "true>true compile-layers=true;false>false", NULL, JOB),
+	FW_KEY("training.compile", "compile", "true>true compile-layers=true;false>false", NULL, JOB),
+	{"compile.components", .hook = true},
 	{"parallelism.expert_tensor_parallel_degree", .hook = true},
 	{"parallelism.pipeline_parallel_schedule", .hook = true},
 	{"parallelism.pipeline_parallel_microbatch_size", .hook = true},
 	{"float8.enable_fsdp_float8_all_gather", .note = "shards are gathered in 8 bit: less than is priced"},
 	{"float8.enable_float8_linear", .note = "fp8 products: copies in 8 bit"},
 	{"model.converters", .hook = true},
+	FW_KEY("validation.local_batch_size", "eval-batch", NULL, NULL, JOB), {"validation.enable", .hook = true},
 	{.key = NULL},
 };
 static const char idle[] = "job* profiling* metrics* model* optimizer* lr_scheduler* training* parallelism* "
@@ -157,6 +159,40 @@ static void finish_precision(struct fw_part *p)
 			   JOB " mixed_precision_param: fp32 shards, bf16 computation");
 }
 
+/* What is compiled: model and loss where nothing is said. */
+static void finish_compile(struct fw_part *p)
+{
+	const char *key = "compile.components";
+	const struct doc_node *list = fw_key(p, key);
+	bool model = false, loss = false;
+
+	if (!list || list->kind != DOC_LIST || !fw_fact_is(p, "compile", "true"))
+		return;
+	for (const struct doc_node *c = list->child; c; c = c->next) {
+		model |= c->kind == DOC_SCALAR && !strcmp(c->text, "model");
+		loss |= c->kind == DOC_SCALAR && !strcmp(c->text, "loss");
+	}
+	if (model && !loss)
+		fw_set(p, "loss", "outside", key, "torchtitan/components/loss.py: fp32 logits, not compiled");
+	if (model)
+		return;
+	fw_set(p, "compile", "false", key, JOB " components");
+	fw_unset(p, "compile-layers");
+	if (loss)
+		fw_set(p, "loss", "compiled", key, "torchtitan/components/loss.py");
+}
+
+/* Steps within the backward pass are modelled of FSDP alone. */
+static void finish_early_step(struct fw_part *p, bool divided)
+{
+	const char *key = "optimizer.early_step_in_backward";
+
+	if (!fw_on(p, key) || !divided)
+		return;
+	fw_unset(p, "optimizer-in-backward");
+	fw_unmodelled(p, key, "each gradient is freed as soon as it was applied: less than is priced");
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *name = fw_text(p, "model.name"), *flavor = fw_text(p, "model.flavor");
@@ -180,6 +216,13 @@ static void finish(struct fw_part *p)
 	finish_selective(p);
 	fw_default(p, "grad-ckpt", "selective-op", JOB ":652");
 	fw_default(p, "attn", "sdpa", "torchtitan/models/attention.py");
+	fw_default(p, "kv-repeat", "sdpa", "torchtitan/models/llama3/model/model.py repeat_kv");
+	/* of its own size (job_config.py Validation); none unless it is asked for */
+	if (fw_on(p, "validation.enable"))
+		fw_default(p, "eval-batch", "8", JOB " validation.local_batch_size");
+	else
+		fw_default(p, "eval-batch", "0", JOB " validation.enable");
+	finish_compile(p);
 	fw_default(p, "loss", "plain", "torchtitan/components/loss.py");
 	finish_optimizer(p);
 	fw_default(p, "ep", "1", JOB);
@@ -192,10 +235,14 @@ static void finish(struct fw_part *p)
 	else
 		fw_set(p, "engine", "fsdp2", NULL, "torchtitan/distributed: fully_shard");
 	finish_gpus(p, shard, copies);
+	finish_early_step(p, divided || atoi(fw_fact(p, "ep")) > 1);
 	if (fw_fact_is(p, "engine", "hf"))
 		fw_unset(p, "reduce-dtype");   /* FSDP's */
 	if (copies > 1 && !fw_fact_is(p, "engine", "hf"))
 		fw_set(p, "hybrid-shard", shard == 1 ? "false" : "true", copy_key, NULL);
+	if (fw_fact_is(p, "hybrid-shard", "true"))
+		fw_note(p, copy_key, "replicas of a sharded model: each over one node's cards is what is priced; fewer replicas "
+			"than nodes need less");
 	if (shard == 1)
 		fw_set(p, "zero", "0", shard_key, "nothing is sharded");
 	fw_default(p, "zero", "3", JOB ":336");

@@ -43,7 +43,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("model.use_dora", "use-dora", NULL, NULL, "torchtune/modules/peft/dora.py"),
 	FW_KEY("optimizer_in_bwd", "optimizer-in-backward", NULL, NULL, RECIPES "/full_finetune_single_device.py"),
 	/* layer by layer (training/_compile.py); true, or a map of what is compiled */
-	FW_KEY("compile", "compile", "true>true;false>false;{...}>", NULL,
+	FW_KEY("compile", "compile", "true>true compile-layers=true;false>false;{...}>", NULL,
 	       RECIPES "/full_finetune_distributed.py"),
 	{"compile.model", .hook = true}, {"compile.loss", .hook = true},
 	{"custom_sharded_layers", .hook = true},
@@ -264,9 +264,13 @@ static void finish(struct fw_part *p)
 	fw_default(p, "objective", "sft", "the recipe");
 	if (fw_fact_is(p, "objective", "grpo"))
 		fw_default(p, "rollouts", "engine", "recipes/dev/grpo: vLLM workers");
-	if (fw_key(p, "compile") && fw_key(p, "compile")->kind == DOC_MAP)
-		fw_set(p, "compile", fw_off(p, "compile.model") ? "false" : "true",
-		       fw_key(p, "compile.model") ? "compile.model" : "compile", RECIPES);
+	if (fw_key(p, "compile") && fw_key(p, "compile")->kind == DOC_MAP) {
+		const char *key = fw_key(p, "compile.model") ? "compile.model" : "compile";
+
+		fw_set(p, "compile", fw_off(p, "compile.model") ? "false" : "true", key, RECIPES);
+		if (!fw_off(p, "compile.model"))
+			fw_set(p, "compile-layers", "true", key, RECIPES);
+	}
 	if (fw_off(p, "compile.loss"))
 		fw_unmodelled(p, "compile.loss", "priced as compiled too: more than is priced");
 	if (strstr(loss, "Linear") || strstr(loss, "Chunked") || strstr(loss, "CEWithChunkedOutput"))

@@ -87,7 +87,8 @@ static const struct saying sayings[] = {
 	{"llamafactory", QLORA "optimizer=adamw-fused compile=true", {"torch_compile: true"}, NULL},
 	{"axolotl", "precision=bf16-amp optimizer=adamw-fused compile=true deepspeed=0.14", {"torch_compile: true"}, ""},
 	{"torchtune", "engine=torchtune precision=bf16 optimizer=adamw compile=true", {"compile=True"}, ""},
-	{"torchtitan", "engine=fsdp2 zero=3 gpus=4 precision=amp-bf16 grad-ckpt=selective-op optimizer=adamw-fused compile=true",
+	{"torchtitan", "engine=fsdp2 zero=3 gpus=4 precision=amp-bf16 grad-ckpt=selective-op optimizer=adamw-fused compile=true "
+	 "kv-repeat=sdpa",
 	 {"[compile]\n", "enable = true"}, ""},
 	{"accelerate", "engine=fsdp2 zero=3 gpus=16 nodes=2 precision=amp-bf16",
 	 {"distributed_type: FSDP", "fsdp_version: 2", "num_processes: 16", "num_machines: 2", "mixed_precision: bf16",
@@ -106,8 +107,11 @@ static const struct saying sayings[] = {
 	{"torchtune", "engine=torchtune zero=3 gpus=4 precision=bf16 lora-r=8 lora-targets=all-linear optimizer=adamw-fused",
 	 {"--nproc_per_node 4 lora_finetune_distributed", "model.lora_rank=8", "model.apply_lora_to_mlp=True"}, NULL},
 	{"torchtitan", "engine=fsdp2 zero=3 gpus=16 tp=2 precision=amp-bf16 grad-ckpt=selective-op seq-len=8192 micro-batch=1 "
-	 "grad-accum=2 optimizer=adamw-fused",
+	 "grad-accum=2 optimizer=adamw-fused kv-repeat=sdpa",
 	 {"[training]\n", "local_batch_size = 1", "global_batch_size = 16", "tensor_parallel_degree = 2", "mode = \"selective\""}, ""},
+	{"torchtitan", "engine=fsdp2 zero=3 gpus=4 precision=bf16 optimizer=adamw-fused optimizer-in-backward=true compile=true loss=outside",
+	 {"dtype = \"bfloat16\"", "early_step_in_backward = true", "components = [\"model\"]"},
+	 "--kv-repeat grouped (torchtitan copies keys and values to all heads: more than was priced)"},
 	{"megatron", "engine=megatron gpus=16 tp=4 pp=2 sp=true zero=1 precision=bf16 micro-batch=1 grad-accum=8 attn=flash "
 	 "seq-len=4096 grad-ckpt=full recompute-num-layers=4 optimizer=adamw-fused",
 	 {"--tensor-model-parallel-size 4", "--sequence-parallel", "--use-distributed-optimizer", "--global-batch-size 16",

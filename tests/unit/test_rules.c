@@ -119,6 +119,7 @@ static const struct {
 	{"objective=ppo engine=fsdp2 gpus=2 zero=3", "objective=ppo engine=deepspeed gpus=2 zero=2"},
 	{"objective=dpo reference=adapter", "objective=dpo reference=adapter lora-r=8"},
 	{"objective=simpo reference=none", "objective=grpo reference=none"},
+	{"compile-layers=true", "compile-layers=true compile=true"},
 	{"completion-len=100", "completion-len=100 objective=grpo"},
 	{"loss=cut engine=megatron", "loss=fused engine=megatron"},
 	{"texts=3", "texts=3 objective=contrastive task=embedding"},

@@ -130,12 +130,36 @@ static void compiled_gradients(void **state)
 	assert_true(more.peak[OOM_PHASE_BWD2] > eager.peak[OOM_PHASE_BWD2] + one.grad_bytes / 2);
 }
 
+/* Layers compiled one by one: no mask of all tokens by all (2 bytes each, for every sample), which transformers makes
+ * while it is traced, and a step beside the backward pass takes each layer's gradients as they come. */
+static void layers_one_by_one(void **state)
+{
+	struct oom_plan p = step();
+	uint64_t whole;
+
+	(void)state;
+	p.attn = OOM_ATTN_SDPA;
+	p.precision = OOM_BF16;
+	p.kv_repeat = OOM_KV_SDPA;      /* a mask rules grouped heads out: so that both copy them */
+	p.micro_batch = 2;
+	p.seq_len = 512;
+	p.compile = 1;
+	whole = must(LLAMA, &p).saved_bytes;
+	p.compile_layers = 1;
+	assert_int_equal(whole - must(LLAMA, &p).saved_bytes, 2 * 512 * 512 * 2);
+	p.step_in_backward = 1;
+	whole = must(LLAMA, &p).peak[OOM_PHASE_BWD2];
+	p.compile_layers = 0;
+	assert_true(must(LLAMA, &p).peak[OOM_PHASE_BWD2] > whole);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(padding_under_flash),
 					   cmocka_unit_test(words_for_flash),
 					   cmocka_unit_test(compiled_layers),
-					   cmocka_unit_test(compiled_gradients)};
+					   cmocka_unit_test(compiled_gradients),
+					   cmocka_unit_test(layers_one_by_one)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,14 @@
  * torch.compile of a whole model makes one autograd node of it (torch/_functorch/_aot_autograd/
  * runtime_wrappers.py CompiledFunction.backward): every parameter's gradient is a result of that
  * node, and AccumulateGrad and its hooks run when it has returned.  What adds a gradient to another
- * or gives it up as it comes therefore meets all of them.  FSDP and torchtune compile layer by layer
- * and are left as they are. */
+ * or gives it up as it comes therefore meets all of them.  FSDP, and torchtune and torchtitan (--compile-layers),
+ * compile layer by layer and are left as they are. */
 #include "step/engines.h"
 #include "step/pass.h"
 
 static bool applies(const struct oom_plan *p)
 {
-	return p->compile && !oom_engine_of(p)->wraps_units &&
+	return p->compile && !p->compile_layers && !oom_engine_of(p)->wraps_units &&
 	       (p->grad_accum > 1 || p->step_in_backward || p->offload_gradients ||
 		p->zero_stage == 2 || oom_optimizer_at((size_t)p->optimizer)->in_backward);
 }
