@@ -359,14 +359,15 @@ enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct o
 	for (size_t i = 0; !st && oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
 		char a[160], b[160];
+		size_t lines;
 
 		oom_plan_get(from, k, a, sizeof(a));
 		oom_plan_get(to, k, b, sizeof(b));
 		if (!strcmp(a, b) || emit_is_aside(k->name))
 			continue;
-		if (n < CHANGES && (spell(reading, k, b, &c[n]) || patch_add(reading, k->name, b, &c[n])))
-			n++;
-		else if (out->n_unsaid < OOM_EMIT_UNSAID_MAX)
+		lines = n + PATCH_LINES > CHANGES ? 0 : spell(reading, k, b, &c[n]) ? 1 : patch_add(reading, k->name, b, &c[n]);
+		n += lines;
+		if (!lines && out->n_unsaid < OOM_EMIT_UNSAID_MAX)
 			snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s", k->name, b);
 	}
 	for (size_t i = 0; !st && i < n; i++) {

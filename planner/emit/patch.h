@@ -8,6 +8,8 @@
 
 #include "oomplan/reading.h"
 
+enum { PATCH_LINES = 2 };
+
 /* Line `line` of a file says key: was; it is to say `word`. */
 struct patch_change {
 	const char *file;
@@ -23,8 +25,9 @@ struct patch_change {
 bool patch_locate(const char *line, size_t n, const struct patch_change *c, size_t *from, size_t *to);
 /* A string, not a number or a word of the language: it stands in quotes where strings do. */
 bool patch_is_text(const char *word);
-/* The knob's new value on a line of its own, where the files say nothing of the knob yet; false: none of
- * them has a key for it, or no place where such a line can safely stand. */
-bool patch_add(const struct oom_reading *r, const char *knob, const char *value, struct patch_change *out);
+/* The knob's new value on a line of its own, where the files say nothing of the knob yet, and below it what that key
+ * needs besides: how many changes of out[PATCH_LINES] that is; 0: none of them has a key for it, or no place where
+ * such a line can safely stand. */
+size_t patch_add(const struct oom_reading *r, const char *knob, const char *value, struct patch_change *out);
 
 #endif

@@ -180,21 +180,49 @@ static bool stands(const struct oom_reading *r, const struct fw_part *p, const c
 	return false;
 }
 
-bool patch_add(const struct oom_reading *r, const char *knob, const char *value, struct patch_change *out)
+/* What a row needs besides, as a second line: how many lines that is; SIZE_MAX: the key has another value already. */
+static size_t add_needed(const struct oom_reading *r, const struct fw_part *p, const char *needs, struct patch_change *out)
+{
+	const char *equals = needs ? strchr(needs, '=') : NULL;
+	const struct doc_node *node;
+	char key[80], value[160];
+
+	if (!equals)
+		return 0;
+	snprintf(key, sizeof(key), "%.*s", (int)(equals - needs), needs);
+	node = doc_below(p->root, key);
+	if (!node)
+		return add_to(r, p, key, equals + 1, out) ? 1 : SIZE_MAX;
+	/* "[a.b]" in "[x, a.b]" */
+	snprintf(value, sizeof(value), "%.*s", (int)strcspn(equals + 2, "]"), equals + 2);
+	for (const struct doc_node *c = node->child; c; c = c->next)
+		if (c->kind == DOC_SCALAR && !strcmp(c->text, value))
+			return 0;
+	return SIZE_MAX;
+}
+
+size_t patch_add(const struct oom_reading *r, const char *knob, const char *value, struct patch_change *out)
 {
 	struct oom_key_change c;
 
 	/* names joined by '+' are a list, and each format has lists of its own */
 	if (fw_is_withheld(r->all, knob) || !oom_reading_change(r, knob, value, &c) || *c.file || strchr(c.key, '*') || strchr(c.word, '+'))
-		return false;
+		return 0;
 	for (size_t i = 0; i < r->n_parts; i++) {
+		const struct fw_part *p = r->parts[i];
 		bool idle;
-		const struct fw_row *row = framework_row(r->parts[i]->fw, c.key, &idle);
+		const struct fw_row *row = framework_row(p->fw, c.key, &idle);
+		size_t more;
 
-		if (row && row->knob && !strcmp(row->knob, knob) && stands(r, r->parts[i], c.key))
-			return fill_in(r, r->parts[i], c.key, c.word, out);
-		if (row && row->knob && !strcmp(row->knob, knob) && add_to(r, r->parts[i], c.key, c.word, out))
-			return true;
+		if (!row || !row->knob || strcmp(row->knob, knob))
+			continue;
+		more = add_needed(r, p, row->needs, &out[1]);
+		if (more == SIZE_MAX)
+			return 0;
+		if (stands(r, p, c.key))
+			return fill_in(r, p, c.key, c.word, out) ? 1 + more : 0;
+		if (add_to(r, p, c.key, c.word, out))
+			return 1 + more;
 	}
-	return false;
+	return 0;
 }

@@ -40,6 +40,8 @@ void fill_torchtune(struct emission *e)
 		}
 	if (emit_is(e, "optimizer-in-backward", "true"))
 		emit_set(e, "optimizer_in_bwd", "True");
+	if (!emit_is(e, "offload-params", "none"))
+		emit_set(e, "fsdp_cpu_offload", "True");
 	if (emit_is(e, "objective", "dpo"))
 		emit_set(e, "loss._component_", "torchtune.rlhf.loss.DPOLoss");
 	emit_set(e, "loss._component_", emit_is(e, "loss", "plain") ? "torch.nn.CrossEntropyLoss"
@@ -83,7 +85,8 @@ static bool torchtune_config(const struct emission *e, bool many, char *buf, siz
 
 void write_torchtune(struct emission *e, struct emit_text *out)
 {
-	const bool many = e->plan->gpus > 1;
+	/* the recipes of one device have nobody who gathers what waits on the host */
+	const bool many = e->plan->gpus > 1 || !emit_is(e, "offload-params", "none");
 	char config[96];
 
 	if (!torchtune_config(e, many, config, sizeof(config)))
@@ -209,25 +212,18 @@ static void emit_precisions(struct emission *e)
 		emit_rows(e, "", "megatron-lm", "transformer-impl");
 }
 
-/* Models that pretrain_gpt.py builds from arguments, and what they have besides (megatron/training/arguments.py;
- * transformers' modeling code of each type).  Dimensions are the config's keys. */
-static const struct {
-	const char *type, *flags, *norm;
-} kinds[] = {
-	{"llama", "swiglu disable-bias-linear", "RMSNorm"},
-	{"mistral", "swiglu disable-bias-linear", "RMSNorm"},
-	{"qwen2", "swiglu disable-bias-linear add-qkv-bias", "RMSNorm"},
-	{"qwen3", "swiglu disable-bias-linear qk-layernorm", "RMSNorm"},
-	{"mixtral", "swiglu disable-bias-linear moe-grouped-gemm", "RMSNorm"},
-	{"qwen3_moe", "swiglu disable-bias-linear qk-layernorm moe-grouped-gemm", "RMSNorm"},
-};
+static const struct fw_megatron_kind *kind_of(const char *type)
+{
+	const struct fw_megatron_kind *k = fw_megatron_kinds;
+
+	while (k->type && strcmp(k->type, type))
+		k++;
+	return k->type ? k : NULL;
+}
 
 bool oom_emit_megatron_builds(const char *type)
 {
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (!strcmp(kinds[i].type, type))
-			return true;
-	return false;
+	return kind_of(type) != NULL;
 }
 
 static const struct {
@@ -271,7 +267,37 @@ static void set_number(struct emission *e, const char *path, double value)
 	emit_set(e, path, buf);
 }
 
-static void megatron_dimensions(struct emission *e, const struct oom_keys *config, const char *flags)
+/* Positions that turn at another pace than Megatron's 10000, and Llama 3.1's stretch of them (core/models/common/embeddings/
+ * rope_utils.py).  A config that has neither leaves both to the reader. */
+static void megatron_rotary(struct emission *e, const struct oom_keys *config)
+{
+	const struct oom_key *kind = oom_keys_find(config, "rope_scaling.rope_type");
+	double base = 0, factor = 0;
+
+	if ((number_of(config, "rope_theta rope_parameters.rope_theta", &base)) && base > 0 && (base < 10000 || base > 10000))
+		set_number(e, "rotary-base", base);
+	kind = kind ? kind : oom_keys_find(config, "rope_parameters.rope_type");
+	if (kind && kind->type == OOM_KEY_STRING && !strcmp(kind->string, "llama3") &&
+	    number_of(config, "rope_scaling.factor rope_parameters.factor", &factor) && factor > 0) {
+		emit_set(e, "use-rope-scaling", "true");
+		set_number(e, "rope-scaling-factor", factor);
+	}
+}
+
+/* One argument after the other of a blank-separated list. */
+static void set_flags(struct emission *e, const char *flags)
+{
+	for (const char *w = flags; *w; w += strspn(w, " ")) {
+		char flag[40];
+		const size_t n = strcspn(w, " ");
+
+		snprintf(flag, sizeof(flag), "%.*s", (int)n, w);
+		emit_set(e, flag, "true");
+		w += n;
+	}
+}
+
+static void megatron_dimensions(struct emission *e, const struct oom_keys *config, const struct fw_megatron_kind *kind)
 {
 	const struct oom_key *tied = oom_keys_find(config, "tie_word_embeddings");
 	double value, heads = 0;
@@ -287,14 +313,9 @@ static void megatron_dimensions(struct emission *e, const struct oom_keys *confi
 	if (!number_of(config, "max_position_embeddings", &value) || value < (double)e->plan->seq_len)
 		value = (double)e->plan->seq_len;
 	set_number(e, "max-position-embeddings", value);
-	for (const char *w = flags; *w; w += strspn(w, " ")) {
-		char flag[40];
-		const size_t n = strcspn(w, " ");
-
-		snprintf(flag, sizeof(flag), "%.*s", (int)n, w);
-		emit_set(e, flag, "true");
-		w += n;
-	}
+	set_flags(e, kind->besides);
+	if (kind->mark)
+		emit_set(e, kind->mark, "true");
 	if (!tied || tied->type != OOM_KEY_BOOL || !tied->number)
 		emit_set(e, "untie-embeddings-and-output-weights", "true");
 }
@@ -304,18 +325,19 @@ static void megatron_model(struct emission *e)
 {
 	struct oom_error err = {{0}};
 	struct oom_keys config;
+	const struct fw_megatron_kind *kind;
 	const struct oom_key *type;
 
 	if (!e->config || oom_keys_read_model(&config, e->config, &err))
 		return;
 	type = oom_keys_find(&config, "model_type");
-	for (size_t i = 0; type && type->type == OOM_KEY_STRING && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		if (strcmp(type->string, kinds[i].type))
-			continue;
+	kind = type && type->type == OOM_KEY_STRING ? kind_of(type->string) : NULL;
+	if (kind) {
 		e->described = true;
-		emit_set(e, "normalization", kinds[i].norm);
+		emit_set(e, "normalization", "RMSNorm");
 		emit_set(e, "position-embedding-type", "rope");
-		megatron_dimensions(e, &config, kinds[i].flags);
+		megatron_dimensions(e, &config, kind);
+		megatron_rotary(e, &config);
 		emit_set(e, "tokenizer-type", "HuggingFaceTokenizer");
 		emit_set(e, "tokenizer-model", e->model);
 		emit_set(e, "mock-data", "true");

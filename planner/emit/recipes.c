@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "emit/fills.h"
+#include "oomplan/config.h"
 
 /* ---- axolotl, LLaMA-Factory ---- */
 
@@ -116,6 +117,23 @@ void fill_axolotl(struct emission *e)
 	emit_set(e, "output_dir", "./out");
 }
 
+/* Has the model a part that sees? */
+static bool sees(const struct emission *e)
+{
+	static const char *const keys[] = {"vision_config.hidden_size", "vision_config.embed_dim", "vision_config.model_type",
+					   "vision_config.depth"};
+	struct oom_error err = {{0}};
+	struct oom_keys config;
+	bool found = false;
+
+	if (!e->config || oom_keys_read_model(&config, e->config, &err))
+		return false;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		found |= oom_keys_find(&config, keys[i]) != NULL;
+	oom_keys_release(&config);
+	return found;
+}
+
 void fill_llamafactory(struct emission *e)
 {
 	char buf[160];
@@ -127,6 +145,8 @@ void fill_llamafactory(struct emission *e)
 		emit_set(e, "stage", "dpo");
 		emit_set(e, "pref_loss", emit_fact(e, "objective", buf));
 	}
+	if (sees(e))
+		emit_rows(e, "", "llamafactory", "freeze_vision_tower freeze_multi_modal_projector");
 	emit_set(e, "do_train", "true");
 	emit_set(e, "finetuning_type", emit_adapted(e) ? "lora" : "full");
 	if (emit_adapted(e)) {

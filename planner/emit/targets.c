@@ -26,6 +26,26 @@ static const struct emit_cost liger_costs[] = {
 	{NULL, NULL, NULL, NULL, false},
 };
 
+/* Models that see nothing have neither, and LLaMA-Factory freezes both unless it is told otherwise. */
+static const struct emit_cost factory_costs[] = {
+	LIGER_SPARES,
+	{"freeze-vision-tower", "false", "true", "", true},
+	{"freeze-projector", "false", "true", "", true},
+	{NULL, NULL, NULL, NULL, false},
+};
+
+/* Where shards wait on the host, states wait beside them (torch/distributed/fsdp CPUOffloadPolicy). */
+static const struct emit_cost tune_costs[] = {
+	{"offload-optimizer", "none", "cpu", "", true},
+	{NULL, NULL, NULL, NULL, false},
+};
+
+/* Transformer Engine's kernels have no other (megatron/core/transformer/enums.py AttnBackend). */
+static const struct emit_cost megatron_costs[] = {
+	{"attn", "sdpa", "flash", "", true},
+	{NULL, NULL, NULL, NULL, false},
+};
+
 /* torchtitan models/llama3/model/model.py repeat_kv, infra/parallelize.py apply_compile */
 static const struct emit_cost titan_costs[] = {
 	{"kv-repeat", "grouped", "sdpa", " (torchtitan copies keys and values to all heads: more than was priced)", false},
@@ -49,21 +69,21 @@ const struct emit_target emit_targets[] = {
 	 "accelerate", "plan.yaml", fill_accelerate, emit_yaml, NULL, "# ",
 	 "micro-batch grad-accum seq-len packing precision attn grad-ckpt optimizer loss liger-kernels lora-r lora-targets "
 	 "lora-dropout base-weights allocator objective use-reentrant offload-optimizer kbit-prepare double-quant "
-	 "reduce-bucket-size max-live-parameters prefetch-bucket-size param-persistence-threshold "
+	 "autocast-adapter-dtype reduce-bucket-size max-live-parameters prefetch-bucket-size param-persistence-threshold "
 	 "sub-group-size " HOST, NULL, NULL, NULL},
 	{{"deepspeed", "DeepSpeed's JSON", "DeepSpeed 0.17"},
 	 "deepspeed", "plan.json", fill_deepspeed, emit_json, NULL, NULL,
 	 "gpus nodes seq-len packing attn grad-ckpt optimizer loss liger-kernels lora-r lora-targets lora-dropout base-weights "
-	 "allocator objective use-reentrant kbit-prepare double-quant " HOST, NULL, NULL, NULL},
+	 "allocator objective use-reentrant kbit-prepare double-quant autocast-adapter-dtype " HOST, NULL, NULL, NULL},
 	{{"axolotl", "axolotl's YAML", "axolotl 0.12"},
 	 "axolotl", "plan.yaml", fill_axolotl, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST,
 	 "datasets", NULL, NULL},
 	{{"llamafactory", "LLaMA-Factory's YAML", "LLaMA-Factory 0.9.4"},
 	 "llamafactory", "plan.yaml", fill_llamafactory, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST,
-	 "dataset, template", NULL, liger_costs},
+	 "dataset, template", NULL, factory_costs},
 	{{"torchtune", "overrides of a torchtune recipe", "torchtune 0.6"},
 	 "torchtune", "plan.sh", fill_torchtune, write_torchtune, NULL, "# ", "attn allocator engine zero " HOST,
-	 "paths of the checkpoint and its tokenizer, where they are not the config's", NULL, NULL},
+	 "paths of the checkpoint and its tokenizer, where they are not the config's", NULL, tune_costs},
 	{{"torchtitan", "torchtitan's TOML", "torchtitan 238fa99"},
 	 "torchtitan", "plan.toml", fill_torchtitan, emit_toml, NULL, "# ",
 	 "gpus nodes allocator attn objective grad-accum " HOST,
@@ -71,7 +91,8 @@ const struct emit_target emit_targets[] = {
 	{{"megatron", "Megatron-LM's arguments", "Megatron-LM core 0.14"},
 	 "megatron-lm", "plan.sh", fill_megatron, write_megatron, NULL, "# ", "gpus nodes allocator objective grad-accum " HOST,
 	 "the architecture (--num-layers, --hidden-size, ...), tokenizer and data",
-	 "--data-path in place of --mock-data, --lr and --train-iters as they should be; --rotary-base and its scaling", NULL},
+	 "--data-path in place of --mock-data, --lr and --train-iters as they should be; --rotary-base and its scaling where "
+	 "they are not the model's", megatron_costs},
 	{{"torchrun", "a torchrun line with its environment", "TRL 1.10, transformers 5.12"},
 	 "trl", "plan.sh", fill_trl, write_torchrun, NULL, "# ", HOST,
 	 "--dataset_name", NULL, trl_costs},

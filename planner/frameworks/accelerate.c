@@ -36,8 +36,7 @@ static const struct fw_row rows[] = {
 	 "sharded_state_dict>true;full_state_dict>false;local_state_dict>true;1>false;2>true;3>true",
 	 .source = FSDP},
 	{"fsdp_config.fsdp_cpu_ram_efficient_loading", "low-cpu-mem", NULL, .source = FSDP},
-	{"fsdp_config.fsdp_activation_checkpointing", "grad-ckpt", "true>full use-reentrant=false;false>",
-	 .source = FSDP},
+	{"fsdp_config.fsdp_activation_checkpointing", "grad-ckpt", "true>full;false>", .source = FSDP},
 	{"fsdp_config.fsdp_auto_wrap_policy", .hook = true, .source = FSDP},
 	{"deepspeed_config", .hook = true},
 	{"deepspeed_config.zero_stage", "zero", NULL, .source = LAUNCH},
@@ -113,6 +112,8 @@ static void finish_fsdp(struct fw_part *p)
 	fw_default(p, "zero", "3", FSDP " (FULL_SHARD)");
 	fw_default(p, "offload-params", "none", FSDP);
 	fw_default(p, "offload-optimizer", "none", FSDP);
+	if (fw_on(p, "fsdp_config.fsdp_activation_checkpointing"))
+		fw_set(p, "use-reentrant", "false", "fsdp_config.fsdp_activation_checkpointing", FSDP);
 	if (!strcasecmp(fw_text(p, "fsdp_config.fsdp_auto_wrap_policy"), "NO_WRAP"))
 		fw_unmodelled(p, "fsdp_config.fsdp_auto_wrap_policy",
 			      "the whole model is one unit and gathered at once: more than is priced");

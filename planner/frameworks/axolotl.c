@@ -28,9 +28,6 @@ static void finish_loss(struct fw_part *p)
 	    fw_on(p, "cut_cross_entropy"))
 		fw_set(p, "loss", "cce", fw_key(p, "plugins") ? "plugins" : "cut_cross_entropy",
 		       "axolotl/integrations/cut_cross_entropy");
-	else if (fw_on(p, "liger_fused_linear_cross_entropy"))
-		fw_set(p, "loss", "fused", "liger_fused_linear_cross_entropy",
-		       "axolotl/integrations/liger");
 	else
 		fw_default(p, "loss", "plain", "transformers loss_utils.py");
 }

@@ -10,17 +10,11 @@ const struct fw_row axolotl_rows[] = {
 	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, "1", TRAINING ":71"),
 	FW_KEY("sequence_len", "seq-len", NULL, "512", SCHEMA ":665"),
 	FW_KEY("optimizer", "optimizer",
-	       /* transformers' OptimizerNames and its own; of several words the first is the one that is written */
-	       "adamw_torch>adamw;adamw_torch_fused>adamw-fused;adamw_bnb_8bit>adamw-8bit-embfp32;"
-	       "adamw_8bit>adamw-8bit-embfp32;adamw_8bit>adamw-8bit;paged_adamw_8bit>paged-adamw-8bit;paged_adamw_32bit>paged-adamw;"
-	       "ao_adamw_4bit>adamw-4bit;ao_adamw_8bit>adamw-torchao-8bit;ao_adamw_fp8>adamw-torchao-fp8;"
-	       "adamw_torch_4bit>adamw-4bit;adamw_torch_8bit>adamw-torchao-8bit;"
-	       "lion_32bit>lion;lion_8bit>lion-8bit;lion_pytorch>lion;paged_lion_32bit>paged-lion;paged_lion_8bit>paged-lion-8bit;"
-	       "rmsprop>rmsprop;galore_adamw>galore;apollo_adamw>apollo;schedule_free_adamw>schedule-free;sgd>sgd;"
-	       "adagrad>adagrad;adafactor>adafactor;lomo>lomo;came_pytorch>came;muon>muon;dion>dion;"
-	       "adamw_anyprecision>adamw;adamw_apex_fused>adamw-fused;adamw_hf>adamw;paged_adamw>paged-adamw;"
-	       "flash_adamw>adamw-fused;flash_adam>adamw-fused;optimi_adamw>adamw;adopt_adamw>adamw;"
-	       "flash_sgd>sgd;flash_sgdw>sgd;q_galore_adamw8bit>galore;galore_*>galore;*>=",
+	       HF_OPTIMIZERS
+	       /* its own: torchao's, optimi's, flash-attn's and others by name */
+	       "ao_adamw_4bit>adamw-4bit;ao_adamw_8bit>adamw-torchao-8bit;ao_adamw_fp8>adamw-torchao-fp8;lion_pytorch>lion;"
+	       "came_pytorch>came;muon>muon;dion>dion;flash_adamw>adamw-fused;flash_adam>adamw-fused;optimi_adamw>adamw;"
+	       "adopt_adamw>adamw;flash_sgd>sgd;flash_sgdw>sgd;q_galore_adamw8bit>galore;galore_*>galore;*>=",
 	       "adamw-fused", TRAINING ":122"),
 	FW_KEY("gradient_checkpointing", "grad-ckpt",
 	       "true>full;false>none;unsloth>full offload-activations=true;"
@@ -55,7 +49,8 @@ const struct fw_row axolotl_rows[] = {
 	       "axolotl/loaders/model.py"),
 	{"plugins", .hook = true, .source = SCHEMA ":1423"},
 	{"cut_cross_entropy", .hook = true, .source = "axolotl/integrations/cut_cross_entropy/args.py"},
-	{"liger_fused_linear_cross_entropy", .hook = true, .source = "axolotl/integrations/liger/args.py"},
+	{.key = "liger_fused_linear_cross_entropy", .knob = "loss", .map = "true>fused;false>",
+	 .source = "axolotl/integrations/liger/args.py", .needs = "plugins=[axolotl.integrations.liger.LigerPlugin]"},
 	FW_KEY("chunked_cross_entropy", "loss", "true>chunked;false>", NULL, SCHEMA),
 	FW_KEY("sample_packing", "packing", "true>true;false>false", "false", SCHEMA ":688"),
 	FW_KEY("eval_batch_size", "eval-batch", NULL, NULL, TRAINING),

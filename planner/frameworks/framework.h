@@ -42,6 +42,8 @@ struct fw_row {
 	const char *note;
 	/* The finish hook reads it. */
 	bool hook;
+	/* What has to stand beside the key where it is new to a file, "key=value"; NULL: nothing. */
+	const char *needs;
 };
 
 /* The usual row: key, knob, map, default, source; NULL where there is none. */
@@ -77,6 +79,17 @@ struct framework {
 	 * what was taken for granted; NULL, and *why is what is missing.  NULL: models are always named. */
 	const char *(*describe)(const struct fw_part *part, const char **why);
 };
+
+/* megatron_model.c: models of which pretrain_gpt.py builds the layers from arguments; ends with a NULL type.  Of several
+ * that the arguments fit the first is the one that is read. */
+struct fw_megatron_kind {
+	const char *type;       /* transformers' */
+	const char *mark;       /* the argument that tells it from others below; NULL: none */
+	const char *besides;    /* arguments that all of the type have, blank-separated; "" */
+	bool experts;
+};
+
+extern const struct fw_megatron_kind fw_megatron_kinds[];
 
 /* megatron_model.c: describe of Megatron-LM's arguments. */
 const char *fw_megatron_model(const struct fw_part *part, const char **why);
@@ -145,6 +158,17 @@ void fw_take_compile(struct fw_part *part, const char *backend, const char *mode
 
 /* hf.c: rows and keys of transformers' TrainingArguments and of PEFT and quantisation options as
  * scripts around it name them; for frameworks built on it. */
+/* transformers' OptimizerNames in knobs' words, for rows' maps; of several words the first is the one that is written,
+ * those that are gone stand last. */
+#define HF_OPTIMIZERS \
+	"adamw_torch>adamw;adamw_torch_fused>adamw-fused;adamw_bnb_8bit>adamw-8bit-embfp32;" \
+	"adamw_8bit>adamw-8bit-embfp32;adamw_8bit>adamw-8bit;paged_adamw_8bit>paged-adamw-8bit;paged_adamw_32bit>paged-adamw;" \
+	"adamw_torch_4bit>adamw-4bit;adamw_torch_8bit>adamw-torchao-8bit;lion_32bit>lion;lion_8bit>lion-8bit;" \
+	"paged_lion_32bit>paged-lion;paged_lion_8bit>paged-lion-8bit;rmsprop>rmsprop;galore_adamw>galore;" \
+	"apollo_adamw>apollo;schedule_free_adamw>schedule-free;sgd>sgd;adagrad>adagrad;adafactor>adafactor;lomo>lomo;" \
+	"rmsprop_bnb>rmsprop;rmsprop_bnb_32bit>rmsprop;adamw_apex_fused>adamw-fused;adamw_anyprecision>adamw;" \
+	"adamw_hf>adamw;paged_adamw>paged-adamw;"
+
 extern const struct fw_row hf_training_rows[], hf_model_rows[];
 extern const char hf_training_idle[], hf_model_idle[];
 /* max_source_length and max_target_length of scripts whose rows have both. */

@@ -29,14 +29,7 @@ const struct fw_row hf_training_rows[] = {
 	FW_KEY("bf16", "@autocast", "true>bf16;false>", NULL, ARGS ":851"),
 	FW_KEY("fp16", "@autocast", "true>fp16;false>", NULL, ARGS ":857"),
 	FW_KEY("optim", "optimizer",
-	 /* OptimizerNames; of several words the first is the one that is written, those that are gone stand last */
-	 "adamw_torch>adamw;adamw_torch_fused>adamw-fused;adamw_bnb_8bit>adamw-8bit-embfp32;"
-	 "adamw_8bit>adamw-8bit-embfp32;adamw_8bit>adamw-8bit;paged_adamw_8bit>paged-adamw-8bit;paged_adamw_32bit>paged-adamw;"
-	 "adamw_torch_4bit>adamw-4bit;adamw_torch_8bit>adamw-torchao-8bit;lion_32bit>lion;lion_8bit>lion-8bit;"
-	 "paged_lion_32bit>paged-lion;paged_lion_8bit>paged-lion-8bit;rmsprop>rmsprop;galore_adamw>galore;"
-	 "apollo_adamw>apollo;schedule_free_adamw>schedule-free;sgd>sgd;adagrad>adagrad;adafactor>adafactor;lomo>lomo;"
-	 "rmsprop_bnb>rmsprop;rmsprop_bnb_32bit>rmsprop;adamw_apex_fused>adamw-fused;adamw_anyprecision>adamw;"
-	 "adamw_hf>adamw;paged_adamw>paged-adamw;*>=",
+	 HF_OPTIMIZERS "*>=",
 	 "adamw-fused", ARGS ":789, adamw_torch_fused from torch 2.8"),
 	FW_KEY("adafactor", "optimizer", "true>adafactor;false>", NULL, ARGS),
 	FW_KEY("use_liger_kernel", "loss", "true>fused;false>", NULL, ARGS),

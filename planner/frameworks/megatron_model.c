@@ -8,7 +8,18 @@
 #include "arguments.h"
 #include "parts.h"
 
-/* Layers that no type below has. */
+/* All have RMSNorm and rotary positions (transformers' modeling code of each type). */
+const struct fw_megatron_kind fw_megatron_kinds[] = {
+	{"qwen3", "qk-layernorm", "swiglu disable-bias-linear", false},
+	{"qwen2", "add-qkv-bias", "swiglu disable-bias-linear", false},
+	{"llama", NULL, "swiglu disable-bias-linear", false},
+	{"mistral", NULL, "swiglu disable-bias-linear", false},
+	{"qwen3_moe", "qk-layernorm", "swiglu disable-bias-linear moe-grouped-gemm", true},
+	{"mixtral", NULL, "swiglu disable-bias-linear moe-grouped-gemm", true},
+	{NULL, NULL, NULL, false},
+};
+
+/* Layers that no type above has. */
 static const char *const others[] = {"multi-latent-attention", "squared-relu", "openai-gelu", "spec", "hybrid-override-pattern",
 				     "hybrid-attention-ratio", "moe-shared-expert-intermediate-size", "moe-layer-freq",
 				     "apply-layernorm-1p", "heterogeneous-layers-config-path", "window-size", "decoder-seq-length",
@@ -117,6 +128,15 @@ static const char *gpt2(const struct fw_part *p)
 			    (long long)vocabulary(p), given(p, "untie-embeddings-and-output-weights") ? "false" : "true");
 }
 
+static const char *kind_of(const struct fw_part *p, bool experts)
+{
+	const struct fw_megatron_kind *k = fw_megatron_kinds;
+
+	while (k->experts != experts || (k->mark && !given(p, k->mark)))
+		k++;
+	return k->type;
+}
+
 /* Llama's: RMSNorm, rotary positions, a gated feed-forward; or experts of such. */
 static const char *llama(const struct fw_part *p)
 {
@@ -124,7 +144,7 @@ static const char *llama(const struct fw_part *p)
 		      /* two thirds of four times the width, in steps of 64 */
 		      ffn = count_or(p, "ffn-hidden-size", h * 8 / 3 / 64 * 64), wide = count_or(p, "moe-ffn-hidden-size", ffn);
 	const bool normed = given(p, "qk-layernorm");
-	const char *type = experts ? (normed ? "qwen3_moe" : "mixtral") : normed ? "qwen3" : given(p, "add-qkv-bias") ? "qwen2" : "llama";
+	const char *type = kind_of(p, experts > 0);
 	char mixture[200] = "";
 
 	if (experts && normed)

@@ -58,7 +58,7 @@ static const struct saying sayings[] = {
 	{"trl", "loss=fused liger-kernels=all precision=bf16 optimizer=adamw-fused", {"use_liger_kernel: true"}, ""},
 	{"trainer", "loss=fused liger-kernels=all precision=bf16 optimizer=adamw-fused", {"--use_liger_kernel true"}, ""},
 	{"llamafactory", "loss=fused liger-kernels=all precision=bf16 optimizer=adamw-fused lora-r=8 lora-targets=all-linear",
-	 {"enable_liger_kernel: true"}, NULL},
+	 {"enable_liger_kernel: true"}, ""},
 	{"trl", "loss=fused liger-kernels=norm precision=bf16 optimizer=adamw-fused",
 	 {"use_liger_kernel: true", "liger_kernel_config:\n", "  swiglu: false", "  rope: false"}, ""},
 	{"trainer", "loss=fused liger-kernels=norm precision=bf16 optimizer=adamw-fused", {"--use_liger_kernel true"},
@@ -106,6 +106,9 @@ static const struct saying sayings[] = {
 	  "optimizer.fused=False"}, ""},
 	{"torchtune", "engine=torchtune zero=3 gpus=4 precision=bf16 lora-r=8 lora-targets=all-linear optimizer=adamw-fused",
 	 {"--nproc_per_node 4 lora_finetune_distributed", "model.lora_rank=8", "model.apply_lora_to_mlp=True"}, NULL},
+	/* what waits on the host is FSDP's to gather: the recipes of one device cannot */
+	{"torchtune", "engine=torchtune precision=bf16 optimizer=adamw-fused offload-params=cpu",
+	 {"tune run --nproc_per_node 1 full_finetune_distributed", "fsdp_cpu_offload=True"}, ""},
 	{"torchtitan", "engine=fsdp2 zero=3 gpus=16 tp=2 precision=amp-bf16 grad-ckpt=selective-op seq-len=8192 micro-batch=1 "
 	 "grad-accum=2 optimizer=adamw-fused kv-repeat=sdpa",
 	 {"[training]\n", "local_batch_size = 1", "global_batch_size = 16", "tensor_parallel_degree = 2", "mode = \"selective\""}, ""},
@@ -294,12 +297,55 @@ static void test_added(void **state)
 	}
 }
 
+/* A key that means something only beside another brings that along, and where that one says something else already the
+ * knob is named as what the patch cannot say (axolotl's plugins). */
+static void test_needed(void **state)
+{
+	static const struct {
+		const char *text, *holds;
+		size_t unsaid;
+	} cases[] = {
+		{"base_model: org/model\nmicro_batch_size: 1\nsequence_len: 512\nlearning_rate: 0.1\n",
+		 "+liger_fused_linear_cross_entropy: true\n+plugins: [axolotl.integrations.liger.LigerPlugin]\n", 0},
+		{"base_model: org/model\nmicro_batch_size: 1\nsequence_len: 512\nplugins:\n"
+		 "  - axolotl.integrations.liger.LigerPlugin\n",
+		 " micro_batch_size: 1\n+liger_fused_linear_cross_entropy: true\n sequence_len: 512\n", 0},
+		{"base_model: org/model\nmicro_batch_size: 1\nsequence_len: 512\nplugins: [my.Plugin]\n", "", 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char path[64] = "/tmp/oomplan-test-XXXXXX.yml";
+		struct oom_plan from = oom_plan_default(), to;
+		struct oom_error err = {{0}};
+		const char *files[] = {path};
+		struct oom_reading *r;
+		struct oom_emitted e;
+		const int fd = mkstemps(path, 4);
+
+		assert_true(fd >= 0);
+		assert_int_equal(write(fd, cases[i].text, strlen(cases[i].text)), (ssize_t)strlen(cases[i].text));
+		close(fd);
+		if (oom_reading_new(&r, files, 1, "axolotl", &err))
+			fail_msg("%zu: %s", i, err.text);
+		oom_reading_apply(r, &from, NULL, NULL);
+		to = from;
+		assert_int_equal(oom_plan_set(&to, oom_knob_find("loss"), "fused", &err), OOM_OK);
+		assert_int_equal(oom_emit_patch(r, &from, &to, &e, &err), OOM_OK);
+		if (!strstr(e.text, cases[i].holds) || e.n_unsaid != cases[i].unsaid)
+			fail_msg("%zu: %zu not said\n%s", i, e.n_unsaid, e.text);
+		oom_emitted_release(&e);
+		oom_reading_free(r);
+		unlink(path);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sayings), cmocka_unit_test(test_all_formats),
 		cmocka_unit_test(test_unknown), cmocka_unit_test(test_patch),
-		cmocka_unit_test(test_added),
+		cmocka_unit_test(test_added), cmocka_unit_test(test_needed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
