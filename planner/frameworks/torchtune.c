@@ -28,7 +28,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("model.lora_dropout", "lora-dropout", NULL, "0", "torchtune/modules/peft/lora.py"),
 	FW_KEY("tensor_parallel_dim", "tp", NULL, NULL, RECIPES "/full_finetune_distributed.py"),
 	FW_KEY("context_parallel_dim", "cp", NULL, NULL, RECIPES "/full_finetune_distributed.py"),
-	FW_KEY("fsdp_cpu_offload", "offload-params", "true>cpu offload-optimizer=cpu;false>none", NULL,
+	FW_KEY("fsdp_cpu_offload", "offload-params", "true>cpu;false>none", NULL,
 	       RECIPES "/full_finetune_distributed.py"),
 	FW_KEY("fsdp_reshard_after_forward", "zero", "true>3;false>2", NULL,
 	       RECIPES "/full_finetune_distributed.py"),
@@ -264,6 +264,8 @@ static void finish(struct fw_part *p)
 	fw_default(p, "objective", "sft", "the recipe");
 	if (fw_fact_is(p, "objective", "grpo"))
 		fw_default(p, "rollouts", "engine", "recipes/dev/grpo: vLLM workers");
+	if (fw_on(p, "fsdp_cpu_offload"))       /* states wait beside their shards */
+		fw_set(p, "offload-optimizer", "cpu", "fsdp_cpu_offload", RECIPES "/full_finetune_distributed.py");
 	if (fw_key(p, "compile") && fw_key(p, "compile")->kind == DOC_MAP) {
 		const char *key = fw_key(p, "compile.model") ? "compile.model" : "compile";
 
