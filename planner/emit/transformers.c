@@ -266,9 +266,12 @@ void fill_trainer(struct emission *e)
 	training_arguments(e);
 }
 
+#define MODEL_LOADED "AutoModelForCausalLM.from_pretrained."
+#define QUANTISED MODEL_LOADED "quantization_config.BitsAndBytesConfig."
+
 void fill_python(struct emission *e)
 {
-	static const char *const base = "AutoModelForCausalLM.from_pretrained.";
+	static const char *const base = MODEL_LOADED;
 	struct emission config = {.plan = e->plan, .model = e->model};
 	bool plain;
 	struct oom_error err = {{0}};
@@ -282,11 +285,11 @@ void fill_python(struct emission *e)
 	snprintf(path, sizeof(path), "%sattn_implementation", base);
 	emit_set(e, path, emit_is(e, "attn", "flash") ? "flash_attention_2" : emit_fact(e, "attn", buf));
 	if (emit_is(e, "base-bits", "4-nf4")) {
-		emit_set(e, "BitsAndBytesConfig.load_in_4bit", "true");
-		emit_set(e, "BitsAndBytesConfig.bnb_4bit_quant_type", "nf4");
-		emit_set(e, "BitsAndBytesConfig.bnb_4bit_use_double_quant", emit_fact(e, "double-quant", buf));
+		emit_set(e, QUANTISED "load_in_4bit", "true");
+		emit_set(e, QUANTISED "bnb_4bit_quant_type", "nf4");
+		emit_set(e, QUANTISED "bnb_4bit_use_double_quant", emit_fact(e, "double-quant", buf));
 	} else if (emit_is(e, "base-bits", "8")) {
-		emit_set(e, "BitsAndBytesConfig.load_in_8bit", "true");
+		emit_set(e, QUANTISED "load_in_8bit", "true");
 	}
 	if (emit_is(e, "kbit-prepare", "true"))
 		emit_set(e, "prepare_model_for_kbit_training.use_gradient_checkpointing",

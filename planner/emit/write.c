@@ -265,15 +265,25 @@ void emit_overrides(struct emission *e, struct emit_text *out)
 	emit_put(out, "\n");
 }
 
-static void call(struct emit_text *t, const char *class, const char *method, const struct doc_node *map)
+static bool is_class(const struct doc_node *node)
+{
+	return node->kind == DOC_MAP && node->n == 1 && node->child->kind == DOC_MAP && isupper((unsigned char)*node->child->key);
+}
+
+/* An argument that holds nothing but a class is a call of it, and no class in it has another. */
+static void call(struct emit_text *t, const char *class, const char *method, const struct doc_node *map, int indent)
 {
 	emit_put(t, "%s%s%s(\n", class, *method ? "." : "", method);
 	for (const struct doc_node *c = map->child; c; c = c->next) {
-		emit_put(t, "    %s=", c->key);
-		json_value(t, c, -1, true);
+		emit_put(t, "%*s%s=", indent + 4, "", c->key);
+		if (!indent && is_class(c)) {
+			call(t, c->child->key, "", c->child, 4);
+		} else {
+			json_value(t, c, -1, true);
+		}
 		emit_put(t, ",\n");
 	}
-	emit_put(t, ")\n");
+	emit_put(t, "%*s)%s", indent, "", indent ? "" : "\n");
 }
 
 /* The tree's first level are classes; what holds nothing but a map is a method's name. */
@@ -281,8 +291,8 @@ void emit_keywords(struct emission *e, struct emit_text *out)
 {
 	for (const struct doc_node *c = e->doc.root->child; c; c = c->next) {
 		if (c->n == 1 && c->child->kind == DOC_MAP)
-			call(out, c->key, c->child->key, c->child);
+			call(out, c->key, c->child->key, c->child, 0);
 		else
-			call(out, c->key, "", c);
+			call(out, c->key, "", c, 0);
 	}
 }

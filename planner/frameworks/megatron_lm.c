@@ -22,6 +22,7 @@ static const struct fw_row megatron_rows[] = {
 	FW_KEY("pipeline-model-parallel-size", "pp", NULL, NULL, PARALLEL ":83"),
 	FW_KEY("context-parallel-size", "cp", NULL, NULL, PARALLEL),
 	FW_KEY("expert-model-parallel-size", "ep", NULL, NULL, PARALLEL),
+	FW_KEY("moe-expert-parallel-size", "ep", NULL, NULL, "Megatron-DeepSpeed megatron/arguments.py"),
 	FW_KEY("sequence-parallel", "sp", NULL, NULL, PARALLEL),
 	FW_KEY("num-virtual-stages-per-pipeline-rank", "vpp", NULL, NULL, TRAINING),
 	FW_KEY("decoder-first-pipeline-num-layers", "pp-first-layers", NULL, NULL, TRAINING),

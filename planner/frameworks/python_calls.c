@@ -204,6 +204,41 @@ static void finish_unsloth(struct fw_part *p, const char *class)
 	fw_default(p, "nodes", "1", "one process");
 }
 
+/* The call that loads the model has literal arguments, and what quantises is none of them: it is made for nothing, or
+ * reaches a trainer by a way that is not followed. */
+static bool loads_whole(const struct fw_part *p, const char *class)
+{
+	const struct doc_node *call;
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s.from_pretrained", class ? class : "");
+	call = class ? doc_below(fw_root(p), path) : NULL;
+	return call && !doc_member(call, "quantization_config") && !doc_member(call, ARGS_REST);
+}
+
+static void finish_quantised(struct fw_part *p, const char *class)
+{
+	const char *key = !strcasecmp(fw_text(p, "BitsAndBytesConfig.load_in_4bit"), "true") ? "BitsAndBytesConfig.load_in_4bit" :
+			  !strcasecmp(fw_text(p, "BitsAndBytesConfig.load_in_8bit"), "true") ? "BitsAndBytesConfig.load_in_8bit" :
+											       NULL;
+
+	if (key && loads_whole(p, class)) {
+		fw_set(p, "base-bits", "16", key, "no quantization_config in from_pretrained");
+		fw_open(p, "base-bits", "a BitsAndBytesConfig is made, but the call that loads the model does not take it: 16 bits, "
+			"unless the trainer does");
+		return;
+	}
+	if (key && strstr(key, "8bit"))
+		fw_set(p, "base-bits", "8", key, NULL);
+	else if (key)
+		fw_set(p, "base-bits", !strcmp(fw_text(p, "BitsAndBytesConfig.bnb_4bit_quant_type"), "nf4") ? "4-nf4" : "4-fp4", key,
+		       NULL);
+	if (fw_key(p, "BitsAndBytesConfig"))
+		fw_set(p, "double-quant",
+		       fw_on(p, "BitsAndBytesConfig.bnb_4bit_use_double_quant") ? "true" : "false",
+		       "BitsAndBytesConfig.bnb_4bit_use_double_quant", NULL);
+}
+
 static void finish_peft(struct fw_part *p)
 {
 	const char *class = called(p, models, sizeof(models) / sizeof(models[0]));
@@ -226,17 +261,7 @@ static void finish_peft(struct fw_part *p)
 		if (!strcmp(argument(p, class, "from_pretrained", "device_map", path), "auto"))
 			fw_note(p, path, "on several cards: --engine device-map");
 	}
-	if (!strcasecmp(fw_text(p, "BitsAndBytesConfig.load_in_4bit"), "true"))
-		fw_set(p, "base-bits", !strcmp(fw_text(p, "BitsAndBytesConfig.bnb_4bit_quant_type"), "nf4")
-					       ? "4-nf4"
-					       : "4-fp4",
-		       "BitsAndBytesConfig.load_in_4bit", NULL);
-	if (!strcasecmp(fw_text(p, "BitsAndBytesConfig.load_in_8bit"), "true"))
-		fw_set(p, "base-bits", "8", "BitsAndBytesConfig.load_in_8bit", NULL);
-	if (fw_key(p, "BitsAndBytesConfig"))
-		fw_set(p, "double-quant",
-		       fw_on(p, "BitsAndBytesConfig.bnb_4bit_use_double_quant") ? "true" : "false",
-		       "BitsAndBytesConfig.bnb_4bit_use_double_quant", NULL);
+	finish_quantised(p, class);
 	if (fw_key(p, "prepare_model_for_kbit_training"))
 		fw_set(p, "kbit-prepare", "true", "prepare_model_for_kbit_training", NULL);
 	if (fw_key(p, "LoraConfig")) {

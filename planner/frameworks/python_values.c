@@ -77,6 +77,7 @@ static const struct doc_node *attribute(const struct python *y, const char *from
 struct doc_node *python_reference(struct python *y, struct doc_node *parent, const char *key)
 {
 	static const char *const yes[] = {"is_bfloat16_supported", "is_bf16_supported"};
+	static const char cuda[] = "cuda.is_available";
 	const char *from = y->p, *last;
 	const struct doc_node *known;
 	char text[120];
@@ -97,6 +98,8 @@ struct doc_node *python_reference(struct python *y, struct doc_node *parent, con
 		for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++)
 			if (strlen(yes[i]) == n && !strncmp(yes[i], last, n))
 				return python_scratch(y, parent, key, "True", false);
+		if ((size_t)(last + n - from) >= sizeof(cuda) - 1 && !strncmp(last + n + 1 - sizeof(cuda), cuda, sizeof(cuda) - 1))
+			return python_scratch(y, parent, key, "True", false);
 		snprintf(text, sizeof(text), "%.*s(...)", (int)(n < 100 ? n : 100), last);
 		/* attributes of what was called: not followed */
 		return python_scratch(y, parent, key, text, !isupper((unsigned char)*last));
@@ -272,6 +275,40 @@ static void operators(struct python *y, struct doc_node *node)
 	}
 }
 
+/* "if NAME == 'word' else ..." behind a value, whose condition is known to hold: then past it all. */
+static bool is_chosen(struct python *y)
+{
+	const char *from = y->p;
+	const uint32_t line = y->line;
+	const struct doc_node *a, *b = NULL;
+	bool holds;
+
+	if (y->end - y->p < 4 || strncmp(y->p, "if ", 3))
+		return false;
+	y->p += 3;
+	python_skip(y, false);
+	a = operand(y, NULL, NULL);
+	python_skip(y, true);
+	holds = a && a->kind == DOC_SCALAR && !a->tag;
+	if (y->end - y->p > 2 && !strncmp(y->p, "==", 2)) {
+		y->p += 2;
+		python_skip(y, true);
+		b = operand(y, NULL, NULL);
+		python_skip(y, true);
+		holds = holds && b && b->kind == DOC_SCALAR && !b->tag && !strcmp(a->text, b->text);
+	} else {
+		holds = holds && doc_is_true(a);
+	}
+	if (holds && y->end - y->p > 5 && !strncmp(y->p, "else ", 5)) {
+		y->p += 5;
+		(void)python_value(y, NULL, NULL);
+		return true;
+	}
+	y->p = from;
+	y->line = line;
+	return false;
+}
+
 struct doc_node *python_value(struct python *y, struct doc_node *parent, const char *key)
 {
 	struct doc_node *node;
@@ -305,8 +342,8 @@ struct doc_node *python_value(struct python *y, struct doc_node *parent, const c
 		else
 			node->tag = ARGS_UNKNOWN;
 	}
-	/* "a b", "x if y else z", "x or y": more than a literal */
-	if (node && y->p < y->end && *y->p != ',' && *y->p != ':' && *y->p != '\n' && *y->p != ';' &&
+	/* "a b", "x if y else z", "x or y": more than a literal, unless y is known to hold */
+	if (node && !is_chosen(y) && y->p < y->end && *y->p != ',' && *y->p != ':' && *y->p != '\n' && *y->p != ';' &&
 	    !strchr(")]}", *y->p) && python_string_prefix(y) < 0)
 		node->tag = ARGS_UNKNOWN;
 	y->depth--;

@@ -118,9 +118,12 @@ const char *shell_closing(const char *p, const char *end, char open, char close)
 		if (*p == '\\' && p + 1 < end) {
 			p++;
 		} else if (*p == '\'' || *p == '"') {
-			const char *q = memchr(p + 1, *p, (size_t)(end - p - 1));
+			const char *q = p + 1;
 
-			p = q ? q : p;
+			/* "\"" within double quotes is a letter */
+			while (q < end && *q != *p)
+				q += 1 + (*p == '"' && *q == '\\' && q + 1 < end);
+			p = q < end ? q : p;
 		} else if (*p == open) {
 			depth++;
 		} else if (*p == close && !--depth) {
