@@ -124,6 +124,7 @@ struct oom_work {
 	double expert_copies;           /* experts that a token is sent to */
 	double tensor_behind;           /* the share of tensor collectives that runs beside products */
 	double units;                   /* layers, which are gathered and reduced one by one */
+	double tensors, trained;        /* of weights, adapters included; which of them train; 0 of a Megatron rank */
 };
 
 /* The result of one evaluation.  Sizes are bytes on one GPU, the fullest rank, unless the name says

@@ -27,6 +27,11 @@
 	.shards_source = "torch/distributed/fsdp/fully_sharded_data_parallel.py sharding_strategy; accelerate " \
 			 "utils/dataclasses.py FullyShardedDataParallelPlugin"
 
+/* Microseconds of a unit's hooks in one pass.  Qwen2.5-0.5B with adapters on four H100s takes 0.14 s a step whole on
+ * each and 0.57 wrapped, of 24 layers and 192 matrices of adapters: 1 ms (Soup, benchmarks/gate-h100-validation.md,
+ * step 20). */
+#define FSDP_HOOK 1000
+
 #define FSDP_UNITS "FSDP: transients as its collectives allocate them, one block per unit"
 
 /* What the row of choices.h says. */
@@ -39,6 +44,7 @@
 #define TRAITS_OF(id) \
 	.partitions = (id##_TRAITS & OOM_E_ZERO) != 0, .wraps_units = (id##_TRAITS & OOM_E_FSDP) != 0, \
 	.whole_offload = (id##_TRAITS & OOM_E_FSDP) != 0, .pure_bf16 = (id##_TRAITS & OOM_E_PURE) != 0, \
+	.unit_hook_us = (id##_TRAITS & OOM_E_FSDP) ? FSDP_HOOK : 0, \
 	.core_layers = (id##_TRAITS & OOM_E_CORE) != 0, .pipe_engine = (id##_TRAITS & OOM_E_PIPE) != 0
 
 static const struct oom_engine engines[] = {
@@ -74,6 +80,11 @@ static const struct oom_engine engines[] = {
 		 * 111, 118, 150 and 175 s with micro-batches of 6, 8, 10 and 12 are 36 s and 11.5 s for
 		 * each sequence */
 		.waits = true,
+		/* submodules are fetched and released by Python calls before and after each.  Not more than 0.2 ms of a
+		 * tensor, as Qwen-72B with adapters (1,300 tensors) takes 2.2 s for three passes over 256 tokens (QwenLM/Qwen,
+		 * README.md); 18,900 of 128 experts a layer as modules show (ms-swift, Megatron-SWIFT/Quick-start.md:
+		 * Qwen3-30B-A3B, 91 s a step) */
+		.tensor_hook_us = 200,
 		.approximates = "DeepSpeed: states as its code divides them; live parameters of "
 				"stage 3 are a bound"},
 	[OOM_ENGINE_FSDP2] = {
@@ -165,6 +176,17 @@ const struct oom_engine *oom_engine_of(const struct oom_plan *p)
 const struct oom_engine_info *oom_engine_at(size_t i)
 {
 	return i < sizeof(engines) / sizeof(engines[0]) ? &engines[i].info : NULL;
+}
+
+double oom_engine_hooks_s(const struct oom_plan *p, const struct oom_work *w)
+{
+	const struct oom_engine *e = oom_engine_of(p);
+	const double passes = p->grad_ckpt == OOM_CKPT_NONE ? 2 : 3,
+		     units = w->units + 1 + (oom_plan_adapted(p) ? w->trained : 0);
+
+	if (p->zero_stage < (e->wraps_units ? 2 : 3) || p->gpus <= 1)
+		return 0;
+	return passes * 1e-6 * (e->unit_hook_us * units + e->tensor_hook_us * w->tensors);
 }
 
 bool oom_engine_own_ranks(const struct oom_plan *p)

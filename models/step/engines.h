@@ -27,6 +27,9 @@ struct oom_engine {
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
 	bool fp32_master;               /* of 16-bit weights, when it divides */
 	bool waits;                     /* computes while it gathers and reduces less than it waits */
+	/* Hooks in Python gather and free divided weights, in every pass: what one takes, of a unit that is wrapped
+	 * (a layer, and each adapter's matrix; from stage 2 on), or of a tensor (from 3 on). */
+	double unit_hook_us, tensor_hook_us;
 	/* Megatron-core's layers: cuDNN's attention through TransformerEngine (step/time/cards.c), and tensor
 	 * collectives of the backward pass beside the weights' gradients (tensor_parallel/layers.py) */
 	bool core_layers;
@@ -34,6 +37,8 @@ struct oom_engine {
 	const char *approximates;       /* what of its step is, once it divides anything */
 };
 const struct oom_engine *oom_engine_of(const struct oom_plan *plan);
+/* What those hooks take of the processor in a micro-step. */
+double oom_engine_hooks_s(const struct oom_plan *plan, const struct oom_work *work);
 
 /* Whether the engine trains 16-bit weights where the plan says autocast (oom_engine_recast: the plan as
  * it then trains). */

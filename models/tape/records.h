@@ -282,7 +282,7 @@ struct oom_tally {
 struct oom_work_sums {
 	struct oom_tally pass[2];
 	double bytes[OOM_MAX_MONOS];
-	double launches, launches_back, units;
+	double launches, launches_back, units, tensors, trained;
 };
 /* What is counted while a step is recorded: memory that one recording after another is lent. */
 struct oom_sums {

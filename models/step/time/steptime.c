@@ -126,7 +126,8 @@ static double compute(struct step *s)
 		     card = products + attention + traffic + unpacking,
 		     launching = (w->launches * s->speed.python_s +
 				  w->launches_back * s->speed.engine_s) *
-				 (s->plan->compile ? COMPILED_LAUNCHES : 1),
+				 (s->plan->compile ? COMPILED_LAUNCHES : 1) +
+				 oom_engine_hooks_s(s->plan, w),
 		     both = hidden(card, launching);
 
 	s->part[OOM_TIME_PRODUCTS] = products * s->times;
@@ -313,7 +314,7 @@ static double guess(const struct step *s, const struct oom_gpu *gpu, enum oom_ti
 	const bool told = gpu && gpu->network_gbps > 0;
 
 	switch (part) {
-	case OOM_TIME_LAUNCHES: return 0.5;             /* the processor is not known */
+	case OOM_TIME_LAUNCHES: return 0.7;             /* the processor is not known */
 	case OOM_TIME_UNPACKING: return 0.4;
 	case OOM_TIME_HOST: return 0.6;                 /* nor its memory */
 	case OOM_TIME_BUBBLE: return 0.25;

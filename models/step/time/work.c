@@ -84,6 +84,10 @@ void oom_work_backward(struct oom_tape *t)
 	w->launches_back *= IN_PLACE;
 	for (size_t i = 0; i < t->n_units; i++)
 		w->units += t->units[i].mult;
+	for (size_t i = 0; i < t->n_params; i++) {
+		w->tensors += t->params[i].count;
+		w->trained += t->params[i].trainable ? t->params[i].count : 0;
+	}
 }
 
 /* The backward pass of a fused attention kernel makes its scores again: five products for the
@@ -120,7 +124,9 @@ void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term
 				   .launches_back = w->launches_back,
 				   .unpacked = all->unpacked + fwd->unpacked,
 				   .depth = all->depth[0] + fwd->depth[1],
-				   .units = w->units};
+				   .units = w->units,
+				   .tensors = w->tensors,
+				   .trained = w->trained};
 }
 
 double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, const struct oom_work *fixed,
