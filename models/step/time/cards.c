@@ -16,27 +16,36 @@
 
 static const struct oom_card_class classes[] = {
 	/* makers of whom no row was published (estimated) */
-	{"", 0, false, false, "other", 0.60, 1.0, 0.45, 0.75, 96, 100, 0.125, 18, 10, 25 * GB, 0},
-	/* MI300X: hipBLASLt reaches 0.40 to 0.44 of the peak, copies 4.1 of 5.3 TB/s, flash-attention 2 what it
-	 * does on an H100 (Azure's benchmarking guide, ND MI300X v5, one tool for all its cards) */
-	{"amd", 0, true, true, "CDNA", 0.45, 1.3, 0.32, 0.775, 64, 304, 0.125, 18, 10, 50 * GB, 1},
-	{"intel", 0, false, true, "Gaudi", 0.819, 0.948, 0.423, 0.942, 0, 0, 0.25, 18, 10, 37 * GB, 2},
-	{"nvidia", 3, false, false, "before Volta", 0.80, 0.06, 0.50, 0.75, 32, 56, 1, 18, 10, 3 * GB, 0},
-	{"nvidia", 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 18, 10, 3.1 * GB, 3},
-	{"nvidia", 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 18, 10, 3 * GB, 1},
-	{"nvidia", 8, false, true, "A100", 0.729, 1.528, 0.510, 0.946, 96, 108, 0.0625, 18, 10, 25 * GB, 17},
-	{"nvidia", 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 18, 10, 3 * GB, 3},
-	{"nvidia", 8.9, false, false, "Ada", 0.997, 0.395, 0.714, 0.944, 48, 128, 0.25, 18, 10, 3 * GB, 5},
-	{"nvidia", 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 15, 8.5, 50 * GB, 11},
-	{"nvidia", 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 15, 8.5, 50 * GB, 3},
+	{"", NULL, 0, false, false, "other", 0.60, 1.0, 0.45, 0.75, 96, 100, 0.125, 18, 10, 25 * GB, 0},
+	/* AMD's are benchmarks of parts.  MI300X: products of a Llama 70B's shapes at 493 to 580 of 1,307 Tflop/s, and as much
+	 * less of short inner sizes as 450 elements take; torch.nn.functional.linear, which autocast calls, at 420 and 288
+	 * where torch.matmul has 546 and 493: what casts, copies and biases move, at 1.6 TB/s (ROCm/TransformerEngine,
+	 * issues 72 and 73) */
+	{"amd", NULL, 0, true, true, "CDNA", 0.47, 1.5, 0.20, 0.29, 450, 304, 0.08, 18, 10, 50 * GB, 2},
+	/* MI350X, under ROCm 7: 1,104 of 2,300 Tflop/s, 901 over an inner size of 1,280, linear no slower than matmul (a
+	 * public table of such shapes of January 2026); copies and fused attention as an MI300X's (Azure's benchmarking
+	 * guide, ND MI300X v5: 4.1 of 5.3 TB/s).  GPTs of 30 million to 10 billion parameters
+	 * then take 0.79 to 1.11 of what that table says */
+	{"amd", "CDNA4", 0, true, true, "CDNA 4", 0.48, 1.5, 0.32, 0.775, 357, 256, 0.068, 18, 10, 50 * GB, 0},
+	{"intel", NULL, 0, false, true, "Gaudi", 0.77, 0.965, 0.48, 0.90, 0, 0, 0.25, 18, 10, 37 * GB, 2},
+	{"nvidia", NULL, 3, false, false, "before Volta", 0.80, 0.06, 0.50, 0.75, 32, 56, 1, 18, 10, 3 * GB, 0},
+	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 18, 10, 3.1 * GB, 4},
+	{"nvidia", NULL, 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 18, 10, 3 * GB, 1},
+	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.510, 0.946, 96, 108, 0.0625, 18, 10, 25 * GB, 20},
+	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 18, 10, 3 * GB, 3},
+	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.432, 0.714, 0.944, 48, 128, 0.25, 18, 10, 3 * GB, 7},
+	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 15, 8.5, 50 * GB, 14},
+	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 15, 8.5, 50 * GB, 3},
 	/* as Ada: nobody's rows are in the table */
-	{"nvidia", 12, false, false, "Blackwell without HBM", 0.950, 0.395, 0.714, 0.944, 48, 170, 0.25, 15, 8.5, 3 * GB, 0},
+	{"nvidia", NULL, 12, false, false, "Blackwell without HBM", 0.950, 0.395, 0.714, 0.944, 48, 170, 0.25, 15, 8.5, 3 * GB, 0},
 };
-enum { N_CLASSES = sizeof(classes) / sizeof(classes[0]), A100 = 6 };
+enum { N_CLASSES = sizeof(classes) / sizeof(classes[0]), A100 = 7 };
 
 /* A card with a compute capability is of the maker whose classes begin at one, be its maker named or not. */
 static bool of_maker(const struct oom_card_class *c, const struct oom_gpu *gpu)
 {
+	if (c->architecture && strcmp(c->architecture, gpu->architecture))
+		return false;
 	return gpu->compute_capability > 0 ? c->from > 0 : !strcmp(c->vendor, gpu->vendor);
 }
 
@@ -119,14 +128,19 @@ static double link_of(const struct oom_gpu *gpu, double host, bool *nvlink)
 
 /* FLOPs per second that large products sustain: the smaller of what the units do and what the power
  * feeds; near both, less than either. */
-static double sustained(const struct oom_gpu *gpu, const struct oom_card_class *c, double peak)
+static double sustained(const struct oom_gpu *gpu, double units, double per_watt)
 {
-	const double watts = gpu ? gpu->tdp_w : POWER_NAMED, units = c->products * peak,
-		     fed = pow(watts / POWER_NAMED, POWER_EXPONENT) * POWER_NAMED * c->per_watt * 1e12,
+	const double watts = gpu ? gpu->tdp_w : POWER_NAMED,
+		     fed = pow(watts / POWER_NAMED, POWER_EXPONENT) * POWER_NAMED * per_watt * 1e12,
 		     r = units / fed;
 
 	return fed > 0 ? units / sqrt(sqrt(1 + r * r * r * r)) : units;
 }
+
+/* Products in fp32 come close to the peak of their units (an A100: BERT at 16 of 19.5 Tflop/s) but where power ends them
+ * first: steps of an L40S and an MI325X, whose data sheets say 92 and 163, come to 25 and 45 (milabench, config/scaling). */
+#define FP32_UNITS 0.85
+#define FP32_PER_WATT 0.12
 
 /* How much faster products are in fewer bits, the casts included: from end-to-end effects (torchtitan
  * 1.29 and llm-foundry 1.35 with products six to seven tenths of the step; row-wise 0.92 to 1.05;
@@ -163,10 +177,11 @@ static const double te_narrower[] = {
  * held on its rows of two (data/throughput.csv, mli-006 to 012). */
 #define CORE_BATCHED 3.0
 
-/* Fused attention on fp32, which is PyTorch's memory-efficient kernel, as a share of the fp32 units: 40 layers of Llama 2
- * 13B over two sequences of 8,192 take 33 s more in fp32 than in 16 bit on an H100 and 78 s more on an A100
- * (universal-llm-trainer, docs/gpu_test.md: LoRA and QLoRA without autocast), 0.15 and 0.19. */
-#define WIDE_ATTENTION 0.17
+/* Fused attention on fp32, which is PyTorch's memory-efficient kernel, as a share of the fp32 units: BERT of 512 tokens on an
+ * H100 leaves it 0.3 and on an A100 more (milabench, config/scaling and README.md).  Deterministic algorithms halve it: 40
+ * layers of Llama 2 13B over two sequences of 8,192 take 33 s more in fp32 than in 16 bit on an H100 and 78 s more on an
+ * A100 (universal-llm-trainer, docs/gpu_test.md: LoRA and QLoRA without autocast), 0.15 and 0.19. */
+#define WIDE_ATTENTION 0.35
 
 void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *p, struct oom_speed *s)
 {
@@ -191,9 +206,9 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		if (peak <= 0)
 			peak = 10;
 	}
-	s->products = sustained(gpu, c, peak * 1e12);
+	s->products = sustained(gpu, c->products * peak * 1e12, c->per_watt);
 	/* on the other units, which come close to their own, lower peak */
-	s->fp32 = peak * 1e12 * c->fp32 * 0.85;
+	s->fp32 = sustained(gpu, peak * 1e12 * c->fp32 * FP32_UNITS, FP32_PER_WATT);
 	s->peak = peak * 1e12 * (p->precision == OOM_FP32 ? c->fp32 : 1);
 	s->wide = s->fp32 * WIDE_ATTENTION;
 	s->attention = p->precision == OOM_FP32 ? s->wide : s->products * c->attention;

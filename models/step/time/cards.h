@@ -10,6 +10,7 @@
 /* Cards of one generation reach alike shares of what their data sheets say. */
 struct oom_card_class {
 	const char *vendor;             /* as in data/gpus.csv */
+	const char *architecture;       /* the only one it is of, where makers give generations no number */
 	double from;                    /* compute capability */
 	bool benched;                   /* the shares are those of benchmarks of its parts, not fitted to rows */
 	bool stacked;                   /* HBM, and a data sheet whose rates accumulate in fp32 at full speed */
