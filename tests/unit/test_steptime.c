@@ -338,6 +338,32 @@ static void gradients(void **state)
 	assert_true(t.part_s[OOM_TIME_GRADIENTS] < 0.2);
 }
 
+/* Ranks of one sequence reduce and gather with those of other data (megatron/core/parallel_state.py, the data-parallel group
+ * with context parallelism); stages are outermost in the order of ranks, tensor ranks innermost. */
+static void groups(void **state)
+{
+	const struct oom_gpu g = card("NVLink4 900 GB/s", 9);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double whole;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.engine = OOM_ENGINE_MEGATRON;
+	p.gpus = 64;
+	p.nodes = 8;
+	e.grad_bytes = 100000000000;
+	whole = oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS];
+	p.cp = 2;
+	assert_true(fabs(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] / whole - 1) < 1e-6);
+	p.cp = 1;
+	p.pp = 8;       /* each stage is one machine, whose network the ring no longer meets */
+	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] < 0.9 * whole);
+	p.pp = 1;
+	p.tp = 8;       /* every rank of its group is on another machine */
+	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] > 5 * whole);
+}
+
 /* DeepSpeed's collectives add to the computation (engines.c), FSDP's hide behind it. */
 static void waiting(void **state)
 {
@@ -482,7 +508,7 @@ static void words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(products),  cmocka_unit_test(launches), cmocka_unit_test(hooks),
+		cmocka_unit_test(products),  cmocka_unit_test(launches), cmocka_unit_test(hooks), cmocka_unit_test(groups),
 		cmocka_unit_test(powered),   cmocka_unit_test(generations), cmocka_unit_test(bubbles),
 		cmocka_unit_test(beside_products),
 		cmocka_unit_test(shapes),    cmocka_unit_test(keys_per_query), cmocka_unit_test(unpacked),

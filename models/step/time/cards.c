@@ -34,7 +34,7 @@ static const struct oom_card_class classes[] = {
 	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.510, 0.946, 96, 108, 0.0625, 18, 10, 25 * GB, 20},
 	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 18, 10, 3 * GB, 3},
 	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.432, 0.714, 0.944, 48, 128, 0.25, 18, 10, 3 * GB, 7},
-	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 15, 8.5, 50 * GB, 14},
+	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 15, 8.5, 50 * GB, 15},
 	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 15, 8.5, 50 * GB, 3},
 	/* as Ada: nobody's rows are in the table */
 	{"nvidia", NULL, 12, false, false, "Blackwell without HBM", 0.950, 0.395, 0.714, 0.944, 48, 170, 0.25, 15, 8.5, 3 * GB, 0},

@@ -129,7 +129,7 @@ static void gradients(const struct facts *f)
 	say(f, "%.4g GB of gradients, %.4g GB of weights over %lld ranks, ZeRO %lld; %.4g GB/s within, %.4g "
 	       "GB/s per GPU between nodes%s",
 	    (double)f->eval->grad_bytes / 1e9, (double)f->eval->param_bytes / 1e9,
-	    (long long)oom_plan_data_parallel(f->plan), (long long)f->plan->zero_stage,
+	    (long long)(oom_plan_data_parallel(f->plan) * f->plan->cp), (long long)f->plan->zero_stage,
 	    f->speed.link / 1e9, f->speed.network / 1e9,
 	    f->plan->nodes > 1 && !(f->gpu && f->gpu->network_gbps > 0) ? " (a guess: no network was named)" :
 									      "");

@@ -173,7 +173,8 @@ static double talk(struct step *s, double micro)
 						      w->context_calls) :
 				 oom_ring_seconds(&s->speed, peers(s, cp, tp), w->context_bytes,
 						  w->context_calls);
-	const double stage = peers(s, pp, tp * cp).in_node < pp ? s->speed.network : s->speed.link,
+	/* stages are outermost */
+	const double stage = peers(s, pp, (double)p->gpus / pp).in_node < pp ? s->speed.network : s->speed.link,
 		     send = pp > 1 ? w->pipeline_bytes / stage + w->pipeline_calls * 20e-6 : 0;
 
 	/* a ring travels while the scores of the chunk before are computed */
@@ -206,9 +207,11 @@ static void reduce(struct step *s, double computing)
 	const struct oom_plan *p = s->plan;
 	const struct oom_eval *e = s->eval;
 	const struct oom_engine *engine = oom_engine_of(p);
-	const double D = (double)oom_plan_data_parallel(p), part = (D - 1) / D,
-		     units = s->work->units > 1 ? s->work->units : 1,
-		     inner = (double)(p->tp * p->cp * p->pp),
+	/* weights are the same on all ranks of a sequence, which reduce and gather with those of other data
+	 * (megatron/core/parallel_state.py, the data-parallel group with context parallelism; torchtitan's
+	 * dp_shard_cp); tensor-parallel ranks are between them, stages are not (rank order tp-cp-ep-dp-pp) */
+	const double D = (double)(oom_plan_data_parallel(p) * p->cp), part = (D - 1) / D,
+		     units = s->work->units > 1 ? s->work->units : 1, inner = (double)p->tp,
 		     /* FSDP and ZeRO gather in the format that is computed in */
 		     weights = (double)e->param_bytes *
 			       (engine->wraps_units && autocasts(p) ? 0.5 : 1),
@@ -256,7 +259,7 @@ static void update(struct step *s)
 	const struct oom_eval *e = s->eval;
 	const struct oom_optimizer *o = oom_optimizer_at((size_t)p->optimizer);
 	const struct oom_engine *engine = oom_engine_of(p);
-	const double D = (double)oom_plan_data_parallel(p), share = p->zero_stage ? D : 1,
+	const double D = (double)(oom_plan_data_parallel(p) * p->cp), share = p->zero_stage ? D : 1,
 		     trained = (double)e->trainable_params / (double)(p->tp * p->pp),
 		     /* read and written: states, weights; gradients are read, and cleared */
 		     bytes = 2 * ((double)e->opt_bytes + trained * 4 + (double)e->grad_bytes) / share,
