@@ -71,6 +71,12 @@ enum oom_crash_part {
 	OOM_PART_INPUT, OOM_PARTS
 };
 
+/* What a model works on, by the words around the message; those that are rarer stand first. */
+enum oom_crash_task {
+	OOM_TASK_UNKNOWN, OOM_TASK_ATOMS, OOM_TASK_GRAPHS, OOM_TASK_AGENTS, OOM_TASK_AUDIO, OOM_TASK_VOLUMES, OOM_TASK_VIDEO,
+	OOM_TASK_IMAGES, OOM_TASKS
+};
+
 #define OOM_CRASH_CAUSES 4
 #define OOM_CRASH_PROCESSES 8
 /* An option of the run, as its text spells it. */
@@ -122,9 +128,12 @@ struct oom_crash {
 	size_t n_told;
 	uint64_t layers, layer_bytes;           /* what llama.cpp put on the card, and what one takes there; 0: unknown */
 	int64_t first_dimension;                /* of the shape of three and more that was refused; 0: none is given */
+	int64_t image[2];                       /* height and width, where that shape is one of images; 0: it is not */
 	bool offloads;                          /* an optimizer's states lie in host memory */
 	bool sees;                              /* images or video go into the model */
 	bool language;                          /* the code has a vocabulary or tokens */
+	enum oom_crash_task task;
+	bool splits;                            /* ZeRO or FSDP divides the states among ranks, whatever its stage */
 	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */

@@ -1,6 +1,7 @@
 /* What happened, in one sentence; what the numbers say besides; what would settle it. What to do about it is
  * fixes.c's. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -257,8 +258,11 @@ static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *
 	const bool graph = oom_runtime_is(c, OOM_RUNTIME_GRAPH), array = oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && oom_runtime_is(c, OOM_RUNTIME_HOST);
 	char *const out = c->first_dimension && (graph || array) ? evidence_slot(a) : NULL;
 
-	if (out)
-		snprintf(out, sizeof(a->evidence[0]), graph ? "the first number of that shape, %" PRId64 ", is as a rule the batch on this device" :
+	if (out && c->image[0])
+		snprintf(out, sizeof(a->evidence[0]), "that shape is %" PRId64 " image%s of %" PRId64 " x %" PRId64 " pixels: scaled down or cropped before it goes in, "
+			 "everything behind it is smaller", c->first_dimension, c->first_dimension == 1 ? "" : "s", c->image[0], c->image[1]);
+	else if (out)
+		snprintf(out, sizeof(a->evidence[0]), graph ? "the first number of that shape, %" PRId64 ", is as a rule the batch on this device (of a detector, all regions of its images)" :
 				"the first number of that shape, %" PRId64 ", is as a rule a count (samples, steps, entries of a buffer): so many are held at once",
 			 c->first_dimension);
 }
@@ -276,11 +280,52 @@ static void already(uint64_t set, struct oom_crash_answer *a)
 		n = put(out, n, sizeof(a->evidence[0]), "%s%s", i ? ", " : "", oom_setting_called(set, i));
 }
 
+/* "147.7 MiB", "1.20 GiB" */
+static const char *sized(uint64_t bytes, char *buf, size_t size)
+{
+	const double mib = (double)bytes / 1048576;
+
+	snprintf(buf, size, mib < 1024 ? "%.1f MiB" : "%.2f GiB", mib < 1024 ? mib : mib / 1024);
+	return buf;
+}
+
+/* What it was short of, and what the request is beside what the process holds and the card has. */
+static void of_request(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL], tried = (double)c->bytes[OOM_CRASH_TRIED],
+		     held = (double)c->bytes[OOM_CRASH_ALLOCATED];
+	const bool most = c->known[OOM_CRASH_ALLOCATED] && total > 0 && held <= total && held > 0.5 * total;
+	const uint64_t missing = oom_shortage(c);
+	const size_t size = sizeof(a->evidence[0]);
+	char buf[24], share[100] = "", *out;
+
+	if (!oom_alone_too_large(c) && (cause != OOM_CAUSE_TOO_LARGE || (!missing && !most && !oom_dwarfs_the_rest(c))))
+		return;
+	if (!(out = evidence_slot(a)))
+		return;
+	if (oom_alone_too_large(c)) {
+		snprintf(out, size, "the one tensor asked for is %.1f times what there is: a batch, a length, a matrix of length x length or a count "
+			 "out of proportion (of such a matrix not even a length %.1f times shorter fits)", tried / total, sqrt(tried / total));
+		return;
+	}
+	if (oom_dwarfs_the_rest(c)) {
+		snprintf(out, size, "this one request is larger than all that the process held (%.2f GiB): one batch or input far longer or larger "
+			 "than those before it", held / gib);
+		return;
+	}
+	if (most)
+		snprintf(share, sizeof(share), "%.0f %% of the memory are this process's own tensors, no other process's", 100 * held / total);
+	if (!missing)
+		snprintf(out, size, "%s", share);
+	else if (most && tried < total / 64 && held > 0.75 * total)
+		snprintf(out, size, "short by %s; %s: the request is small, the sum of what came before it fills the card", sized(missing, buf, sizeof(buf)), share);
+	else
+		snprintf(out, size, "short by %s%s%s", sized(missing, buf, sizeof(buf)), *share ? "; " : "", share);
+}
+
 static void observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a)
 {
-	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL],
-		     tried = (double)c->bytes[OOM_CRASH_TRIED],
-		     held = (double)c->bytes[OOM_CRASH_ALLOCATED],
+	const double gib = 1073741824.0, tried = (double)c->bytes[OOM_CRASH_TRIED],
 		     idle = (double)c->bytes[OOM_CRASH_RESERVED_UNALLOCATED];
 	const size_t size = sizeof(a->evidence[0]);
 	char *out;
@@ -293,16 +338,7 @@ static void observe(const struct oom_crash *c, enum oom_crash_work work, enum oo
 		snprintf(out, size, "the line that led to it: %s", c->own_line);
 	weights(c, work, cause, a);
 	first_dimension(c, a);
-	if (oom_alone_too_large(c) && (out = evidence_slot(a)))
-		snprintf(out, size, "the one tensor asked for is %.1f times what there is: a batch, a length, a matrix of length x length "
-			 "or a count out of proportion", tried / total);
-	else if (cause == OOM_CAUSE_TOO_LARGE && oom_dwarfs_the_rest(c) && (out = evidence_slot(a)))
-		snprintf(out, size, "this one request is larger than all that the process held (%.2f GiB): one batch or input far longer or larger "
-			 "than those before it", held / gib);
-	else if (cause == OOM_CAUSE_TOO_LARGE && c->known[OOM_CRASH_ALLOCATED] && total > 0 && held <= total &&
-		 held > 0.5 * total && (out = evidence_slot(a)))
-		snprintf(out, size, "%.0f %% of the memory are this process's own tensors, no other process's",
-			 100 * held / total);
+	of_request(c, cause, a);
 	outside(c, cause, a);
 	listed_others(c, cause, a);
 	if (cause == OOM_CAUSE_HOST_RAM && c->known[OOM_CRASH_FREE] && (double)c->bytes[OOM_CRASH_FREE] * 2 < tried && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY) &&

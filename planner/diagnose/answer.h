@@ -75,11 +75,15 @@ enum oom_lever {
 	OOM_LEVER_POINTS,       /* clouds of points, voxels */
 	OOM_LEVER_RESTART,      /* what a notebook's cells made before */
 	OOM_LEVER_MAPS,         /* inference: what a convolution puts out, as large as its image */
+	/* no option pulls these: they have no bit of oom_crash.set */
+	OOM_LEVER_LESS,         /* less of whatever it is, where nobody says what ran */
+	OOM_LEVER_WIDE,         /* one weight that is larger than the card */
+	OOM_LEVER_SAVE_HOST,    /* what saving takes of the host's memory */
 	OOM_LEVERS
 };
 /* A bit of oom_crash.set. */
-static_assert(OOM_LEVERS <= 64, "a bit for each");
-#define OOM_SET(lever) (UINT64_C(1) << (lever))
+static_assert(OOM_LEVER_LESS <= 64, "a bit for each that an option pulls");
+#define OOM_SET(lever) ((lever) < OOM_LEVER_LESS ? UINT64_C(1) << ((unsigned)(lever) & 63) : 0)
 /* Fills c->set: the levers that the run has pulled already, by its options around at. */
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end);
 /* named.c: fills c->parameters. */
@@ -98,7 +102,9 @@ const char *oom_told_as(const struct oom_crash_told *t);
 double oom_told_least(const struct oom_crash_told *t);
 /* What an option is about, whatever its program calls it: scripts of one's own have names that no table knows. */
 enum oom_told_about {
-	OOM_ABOUT_ELSE, OOM_ABOUT_BATCH, OOM_ABOUT_EVAL_BATCH, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE, OOM_ABOUTS
+	OOM_ABOUT_ELSE, OOM_ABOUT_BATCH, OOM_ABOUT_EVAL_BATCH, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE,
+	OOM_ABOUT_COUNT,        /* environments, frames, points, rays: of whatever there are many at once */
+	OOM_ABOUTS
 };
 enum oom_told_about oom_told_about(const struct oom_crash_told *t);
 /* told_names.c: the same of a name; and the batch that a log prints. */
@@ -126,6 +132,12 @@ bool oom_lever_own(const struct oom_crash *c, enum oom_lever lever);
 bool oom_plenty(const struct oom_crash *c);
 /* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
+/* One more lever, in the words of what ran and with the run's own numbers, behind a condition ("" for none). */
+void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const char *condition, enum oom_lever lever);
+/* fixes_open.c: where the text does not say what ran. */
+void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
+/* What such a message was short of, in bytes; 0: it does not say. */
+uint64_t oom_shortage(const struct oom_crash *c);
 /* One more thing to do; what another says already is not said again. */
 void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *text);
 /* What weights (and, in full training, their states) take on one card by the model's name; *each: bytes a parameter. */
@@ -146,7 +158,11 @@ struct oom_dialect {
 	const char *say[OOM_LEVERS];
 };
 /* Each ends with a NULL name; the first row of the first is the base of all. */
-extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[], oom_dialects_fields[], oom_dialects_serving[], oom_dialects_runtimes[];
+extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[], oom_dialects_fields[], oom_dialects_serving[],
+	oom_dialects_runtimes[], oom_dialects_tasks[];
+/* task.c: fills c->task; the dialect of what a model works on, NULL: not known. */
+void oom_decode_task(struct oom_crash *c, const char *begin, const char *at, const char *end);
+const char *oom_task_dialect(const struct oom_crash *c);
 /* How a program's users say it, on that runtime; NULL: there is no such thing there. */
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever);
 

@@ -115,6 +115,7 @@ const struct oom_dialect oom_dialects_fields[] = {
 	  L(EVAL_BATCH) = "fewer validation images (--num_validation_images 1) or none (no --validation_prompt), as their pipeline lies beside the training; or enable_model_cpu_offload() on it",
 	  L(SAVE) = "--save_precision fp16 or bf16, no --save_state: weights alone, in 16 bits",
 	  L(LOAD) = "--lowram, --fp8_base or a quantised base model; free what else is on the card",
+	  L(LOAD_HOST) = "--lowram (models are loaded to the card instead of the host's memory), a base model in fp16 as safetensors: half of fp32, and without EMA weights",
 	  L(SHARD) = "--blocks_to_swap, or DeepSpeed ZeRO-2"}},
 	{"onetrainer", "torch", "OneTrainer modules/ui/TrainingTab.py, modules/util/config/TrainConfig.py", "",
 	 {L(BATCH) = "Batch Size lower, Accumulation Steps higher",

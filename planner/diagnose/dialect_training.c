@@ -8,11 +8,16 @@ const struct oom_dialect oom_dialects_training[] = {
 	{"torch", NULL, "docs.pytorch.org/docs/stable/notes/cuda.html", "",
 	 {L(BATCH) = "halve the micro-batch and double the gradient accumulation: the optimizer sees the same batch",
 	  L(RECOMPUTE) = "recompute activations: torch.utils.checkpoint, or model.gradient_checkpointing_enable()",
-	  L(PRECISION) = "train in bfloat16: torch.autocast(\"cuda\", dtype=torch.bfloat16)",
+	  L(PRECISION) = "train in bfloat16: torch.autocast(\"cuda\", dtype=torch.bfloat16) (torch.cuda.amp before PyTorch 1.10)",
 	  L(LOGITS) = "do not keep the logits of the whole batch in fp32: a fused or chunked cross-entropy (Liger, cut-cross-entropy)",
 	  L(OPTIMIZER) = "smaller optimizer state: an 8-bit or paged AdamW (bitsandbytes), or shard it (ZeRO, FSDP)",
 	  L(SHARD) = "spread states over more GPUs: FSDP (fully_shard) or ZeRO",
 	  L(LENGTH) = "shorter sequences or smaller images (this changes what is learnt)",
+	  L(LESS) = "less at once: a smaller batch; where it is one already, shorter sequences, smaller images or fewer points",
+	  L(WIDE) = "one weight of the model is larger than the card: a layer or embedding as wide as the data has words, nodes, pixels or classes, or a wrong number "
+		    "in its configuration; make it smaller or sparse, or keep it on the host",
+	  L(SAVE_HOST) = "hold less while it saves: weights alone where optimizer states or averaged (EMA) weights are not needed, each rank its own shard, tensor by tensor "
+			 "(safetensors) instead of one pickle of all",
 	  L(ADAPTER) = "train adapters (LoRA) instead of all weights (this changes what is learnt)",
 	  L(REQUESTS) = "run fewer inputs at once: a smaller inference batch",
 	  L(CONTEXT) = "shorter inputs or fewer new tokens, smaller images",
@@ -23,7 +28,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(SPREAD) = "spread the weights over more GPUs (device_map=\"auto\", tensor parallelism)",
 	  L(OFFLOAD) = "keep part of the weights in the host's memory (device_map=\"auto\" with max_memory)",
 	  L(TILE) = "work through the input in pieces",
-	  L(NO_GRAD) = "run it under torch.inference_mode(): otherwise activations are kept for a backward pass",
+	  L(NO_GRAD) = "run it under torch.no_grad() or torch.inference_mode(): otherwise activations are kept for a backward pass",
 	  L(EVAL) = "move each batch's outputs to the host, or reduce them to the metric, instead of collecting them on the GPU",
 	  L(EVAL_BATCH) = "a smaller evaluation batch, under torch.inference_mode(); of images of full size smaller ones, or pieces",
 	  L(SAVE) = "save shards, each rank its own (torch.distributed.checkpoint), or move the state to the host first, instead of gathering all of it on one GPU",
@@ -65,7 +70,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(SAVE_ALONE) = "save the trained adapter alone where there is one; move what is saved to the host tensor by tensor ({k: v.cpu() for k, v in "
 			  "model.state_dict().items()}), and empty the cache before: copies made on the card for the file need room",
 	  L(PIXELS) = "max_pixels lower in the processor: tokens, and the attention of what sees them, grow with the pixels",
-	  L(SCALE) = "fewer objects at once (a higher score threshold, a lower maximum of detections), or scale them one by one or on the CPU",
+	  L(SCALE) = "scale up less at once: a smaller image or tiles of it; of masks fewer objects (a higher score threshold, a lower maximum of detections); or one by one, or on the CPU",
 	  L(TILE_SMALL) = "smaller pieces than those it works through now",
 	  L(FOREACH) = "fused=True (or foreach=False) in the optimizer: its step makes no temporaries of all parameters at once then",
 	  L(RAYS) = "fewer rays at once: a lower chunk (net_chunk, rayschunk) where images are rendered, fewer rays per batch (num_rays, N_rand) in training; results of each chunk"
@@ -173,11 +178,12 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(OPTIMIZER) = "zero_optimization stage 2 or 3, offload_optimizer: {device: cpu}",
 	  L(SHARD) = "zero_optimization stage 3; offload_param: {device: cpu} or nvme",
 	  L(LOAD) = "build the model under deepspeed.zero.Init() (with the Trainer: create TrainingArguments before from_pretrained)",
-	  L(LOAD_HOST) = "deepspeed.zero.Init(), so that not every rank loads the whole model into host memory",
+	  L(LOAD_HOST) = "every rank reads the whole model into host memory: in 16 bits (torch_dtype) with low_cpu_mem_usage=True, fewer ranks a node, or under ZeRO-3 "
+			 "deepspeed.zero.Init(), where each keeps its part",
 	  L(SAVE) = "stage3_gather_16bit_weights_on_model_save: false, and zero_to_fp32.py afterwards on a larger host",
 	  L(FRAGMENT) = "smaller reduce_bucket_size, stage3_prefetch_bucket_size and stage3_max_live_parameters; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
 	  L(COLLECTIVE) = "smaller reduce_bucket_size and allgather_bucket_size",
-	  L(HOST) = "offload puts 12 to 16 bytes a parameter of optimizer state in host memory: more RAM, offload to nvme, or no offload (ZeRO-3 over more GPUs)"}},
+	  L(HOST) = "more RAM; where states are offloaded they take 12 to 16 bytes a parameter of it: offload to nvme, or no offload (ZeRO-3 over more GPUs)"}},
 	{"fsdp", "torch", "docs.pytorch.org FSDP", "huggingface/accelerate@16cb6eb80d",
 	 {L(SAVE_ALONE) = "",
 	  L(GATHER) = "fully_shard (FSDP) on every block, reshard_after_forward=True, limit_all_gathers=True: one block is whole at a time",
@@ -237,7 +243,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	{"megatron-deepspeed", "megatron", "Megatron-DeepSpeed examples, deepspeed.ai/docs/config-json", "deepspeedai/DeepSpeed@edaa722126",
 	 {L(OPTIMIZER) = "zero_optimization stage 1 or 2, offload_optimizer: {device: cpu}",
 	  L(SHARD) = "zero_optimization of a higher stage (--zero-stage), more --tensor-model-parallel-size or --pipeline-model-parallel-size",
-	  L(HOST) = "offload puts 12 to 16 bytes a parameter of optimizer state in host memory: more RAM, or no offload"}},
+	  L(HOST) = "more RAM; where states are offloaded they take 12 to 16 bytes a parameter of it: no offload then"}},
 	{.name = NULL},
 };
 
@@ -251,6 +257,7 @@ const struct oom_dialect oom_dialects_devices[] = {
 	{"mps", "torch", "docs.pytorch.org/docs/stable/mps_environment_variables.html", "",
 	 {L(OTHERS) = "close what else uses the Mac's unified memory: the GPU's share is the whole system's",
 	  L(FRAGMENT) = "torch.mps.empty_cache() between runs",
+	  L(RESTART) = "restart the program, and call torch.mps.empty_cache() between runs: most of what is held is not PyTorch's tensors",
 	  L(QUANT) = "load the weights in float16, or a smaller model",
 	  L(CAP) = "PYTORCH_MPS_HIGH_WATERMARK_RATIO is the cap",
 	  L(OPTIMIZER) = "an optimizer with less state (Adafactor, SGD)",

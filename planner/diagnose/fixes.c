@@ -32,6 +32,8 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_cause cause, e
 	/* a training's loader says in its words what else there is to do */
 	if (lever == OOM_LEVER_LOAD && (c->set & OOM_SET(OOM_LEVER_QUANT)) && !(c->trains && oom_lever_own(c, lever) && oom_lever_own(c, OOM_LEVER_SHARD)))
 		return OOM_LEVER_LOAD_SMALL;
+	if (lever == OOM_LEVER_SAVE && cause == OOM_CAUSE_HOST_RAM && !oom_lever_own(c, lever))
+		return OOM_LEVER_SAVE_HOST;
 	/* nothing is gathered where one process saves */
 	if (lever == OOM_LEVER_SAVE && cause != OOM_CAUSE_HOST_RAM && !c->sharded && saves_alone(c))
 		return OOM_LEVER_SAVE_ALONE;
@@ -67,6 +69,11 @@ static void add(const struct oom_crash *c, struct oom_crash_answer *a, const cha
 	oom_fix_add(a, prefix, oom_told_words(c, l, words_of(c, l), buf, sizeof(buf)));
 }
 
+void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const char *condition, enum oom_lever lever)
+{
+	add(c, a, condition, lever);
+}
+
 /* One array, not the sum of many, took the host's memory. */
 static bool big_array(const struct oom_crash *c)
 {
@@ -78,7 +85,7 @@ static bool big_array(const struct oom_crash *c)
  * they change nothing. */
 static bool spares_the_rest(enum oom_lever l)
 {
-	return l == OOM_LEVER_OPTIMIZER || l == OOM_LEVER_SHARD || l == OOM_LEVER_QUANT || l == OOM_LEVER_PRECISION || l == OOM_LEVER_OFFLOAD ||
+	return l == OOM_LEVER_OPTIMIZER || l == OOM_LEVER_SHARD || l == OOM_LEVER_LOAD || l == OOM_LEVER_QUANT || l == OOM_LEVER_PRECISION || l == OOM_LEVER_OFFLOAD ||
 	       l == OOM_LEVER_SPREAD || l == OOM_LEVER_RECOMPUTE || l == OOM_LEVER_ROOM;
 }
 
@@ -105,6 +112,8 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 		return true;
 	if (l == OOM_LEVER_OPTIMIZER && (c->set & OOM_SET(OOM_LEVER_ADAPTER)))
 		return true;
+	if (l == OOM_LEVER_PRECISION && oom_format_is(c, OOM_FORMAT_NO_AMP) && !oom_lever_own(c, l))
+		return true;
 	/* the trial run comes before the cache that the share is for */
 	if (l == OOM_LEVER_ROOM && c->part == OOM_PART_WARMUP)
 		return true;
@@ -125,25 +134,6 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER) && c->part != OOM_PART_IMAGE);
 }
 
-/* The text does not say what ran: the first thing to try for each, named as such. */
-static void of_each_work(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
-{
-	if (cause == OOM_CAUSE_TOO_LARGE && oom_dwarfs_the_rest(c))
-		oom_fix_add(a, "", "look at that one request first: an input far longer or larger than the others, or attention that keeps a matrix of length x "
-			      "length (scaled_dot_product_attention or flash attention keep none)");
-	add(c, a, "if it was training: ", OOM_LEVER_BATCH);
-	if (c->phase == OOM_CRASH_FORWARD || c->trains)
-		add(c, a, "if it was training: ", OOM_LEVER_RECOMPUTE);
-	if (!c->trains)
-		add(c, a, "if it was generating or serving: ", OOM_LEVER_REQUESTS);
-	if (c->phase == OOM_CRASH_FORWARD)
-		add(c, a, "if it was not training: ", OOM_LEVER_NO_GRAD);
-	else if (!oom_alone_too_large(c) && !oom_dwarfs_the_rest(c))
-		add(c, a, "if the model was being loaded: ", OOM_LEVER_LOAD);
-	if (cause == OOM_CAUSE_UNKNOWN)
-		add(c, a, "in any case: ", OOM_LEVER_OTHERS);
-}
-
 /* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
 static bool is_set(const struct oom_crash *c, enum oom_lever l)
 {
@@ -162,21 +152,6 @@ struct asked {
 	bool of_memory;                 /* there was not enough of it, or nobody knows */
 };
 
-/* What it was asked for is known, what ran is not. */
-static void of_part_of_each_work(const struct oom_crash *c, struct oom_crash_answer *a)
-{
-	const struct oom_part *const part = oom_part_of(c);
-
-	if (part->trains && part->trains == part->runs && !is_set(c, part->trains)) {
-		add(c, a, "", part->trains);
-		return;
-	}
-	if (part->trains && !is_set(c, part->trains))
-		add(c, a, "if it was training: ", part->trains);
-	if (part->runs && !is_set(c, part->runs) && !c->trains)
-		add(c, a, "if it was not training: ", part->runs);
-}
-
 /* What the text's own numbers and parts ask for, before what helps everybody.  Returns what the run has already. */
 static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 {
@@ -189,22 +164,22 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	uint64_t told_already = 0;
 
 	oom_fixes_of_numbers(c, cause, oom_lever_of(c, OOM_LEVER_OFFLOAD), a);
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && c->bytes[OOM_CRASH_OTHER] > c->bytes[OOM_CRASH_ALLOCATED])
+		add(c, a, "", OOM_LEVER_RESTART);
 	if (of_memory || cause == OOM_CAUSE_HOST_RAM)
 		oom_fix_add(a, "", oom_told_cost(c, cause == OOM_CAUSE_HOST_RAM));
 	/* one tensor larger than the card: nothing but that tensor helps; of a convolution its part says so */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING))
-		add(c, a, "", OOM_LEVER_LIMIT);
+		add(c, a, "", c->phase == OOM_CRASH_TO_DEVICE && c->part != OOM_PART_INPUT ? OOM_LEVER_WIDE : OOM_LEVER_LIMIT);
 	/* the largest batch of a model that sees is one of images */
 	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
 		add(c, a, "", OOM_LEVER_PIXELS);
 	/* a notebook keeps what was made before */
 	if (of_memory && c->notebook && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP) && is_own(c))
 		add(c, a, "", OOM_LEVER_RESTART);
-	if (of_memory && work == OOM_WORK_UNKNOWN)
-		of_part_of_each_work(c, a);
-	else if (of_memory && part && is_set(c, part))
+	if (of_memory && work != OOM_WORK_UNKNOWN && part && is_set(c, part))
 		told_already |= OOM_SET(part);
-	else if (of_memory && part)
+	else if (of_memory && work != OOM_WORK_UNKNOWN && part)
 		add(c, a, "", instead(c, cause, part));
 	if (of_memory && c->sees && work != OOM_WORK_LOADING && work != OOM_WORK_SAVING && work != OOM_WORK_UNKNOWN && !oom_lever_own(c, OOM_LEVER_TILE) &&
 	    (c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_INFERENCE || c->part == OOM_PART_WARMUP || c->phase == OOM_CRASH_EVAL))
@@ -276,11 +251,22 @@ static void fix_beside_others(const struct asked *q, struct oom_crash_answer *a)
 		add(c, a, "to fit beside them: ", l);
 }
 
+/* Pieces that would be enough, were they one: behind what helps surely. */
+static void fix_by_pieces(const struct asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+
+	if (q->cause != OOM_CAUSE_TOO_LARGE || !oom_stranded_enough(c) || is_set(c, OOM_LEVER_FRAGMENT))
+		return;
+	if (a->n_fix == OOM_ANSWER_FIXES)
+		a->n_fix--;
+	add(c, a, q->levers ? "" : "in any case: ", instead(c, q->cause, OOM_LEVER_FRAGMENT));
+}
+
 /* A last place is made for what is worth more than the last of the levers. */
 static void fix_behind(const struct asked *q, struct oom_crash_answer *a)
 {
 	const struct oom_crash *c = q->c;
-	const enum oom_cause cause = q->cause;
 	const bool of_memory = q->of_memory;
 
 	/* not the first card: what lies on the others can be more */
@@ -289,12 +275,8 @@ static void fix_behind(const struct asked *q, struct oom_crash_answer *a)
 			a->n_fix--;
 		add(c, a, "", OOM_LEVER_SPREAD);
 	}
-	/* pieces that would be enough, were they one: behind what helps surely */
-	if (cause == OOM_CAUSE_TOO_LARGE && oom_stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT) && q->levers) {
-		if (a->n_fix == OOM_ANSWER_FIXES)
-			a->n_fix--;
-		add(c, a, "", instead(c, cause, OOM_LEVER_FRAGMENT));
-	}
+	if (q->levers)
+		fix_by_pieces(q, a);
 	/* a graph's buffers hold the scores, where attention keeps them */
 	if (of_memory && c->part == OOM_PART_SCRATCH && !is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
 		add(c, a, "", OOM_LEVER_SCORES);
@@ -332,7 +314,6 @@ static void fix_at_least(const struct asked *q, struct oom_crash_answer *a)
 {
 	const struct oom_crash *c = q->c;
 	const enum oom_cause cause = q->cause;
-	const bool of_memory = q->of_memory;
 	const enum oom_crash_work work = q->work;
 	const enum oom_lever *levers = q->levers;
 
@@ -343,11 +324,8 @@ static void fix_at_least(const struct asked *q, struct oom_crash_answer *a)
 	if (levers && !a->n_fix)
 		add(c, a, "", work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS);
 	if (!levers) {
-		of_each_work(c, cause, a);
-		if (cause == OOM_CAUSE_TOO_LARGE && oom_stranded_enough(c) && !is_set(c, OOM_LEVER_FRAGMENT))
-			add(c, a, "in any case: ", instead(c, cause, OOM_LEVER_FRAGMENT));
-		if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
-			add(c, a, "", OOM_LEVER_WATERMARK);
+		oom_fixes_open(c, cause, a);
+		fix_by_pieces(q, a);
 	}
 }
 

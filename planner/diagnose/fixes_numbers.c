@@ -54,6 +54,15 @@ bool oom_dwarfs_the_rest(const struct oom_crash *c)
 	       tried > c->bytes[OOM_CRASH_ALLOCATED] && !oom_alone_too_large(c);
 }
 
+/* What cudaMalloc could not give: PyTorch has returned its idle segments before it says so (release_cached_blocks in
+ * c10/cuda/CUDACachingAllocator.cpp). */
+uint64_t oom_shortage(const struct oom_crash *c)
+{
+	const uint64_t tried = c->bytes[OOM_CRASH_TRIED], left = c->bytes[OOM_CRASH_FREE];
+
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && tried > left ? tried - left : 0;
+}
+
 /* Full training with AdamW in mixed precision: weights and gradients of 2 bytes, an fp32 copy and two moments
  * (rung M1 of the playbook); adapters and inference: the weights. */
 double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, double *each)
@@ -70,16 +79,18 @@ bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work)
 {
 	double each;
 
+	/* of what ranks divide among them the text seldom says how many they are */
 	return c->parameters && c->known[OOM_CRASH_TOTAL] && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
-	       !(c->set & OOM_SET(OOM_LEVER_SHARD)) && oom_weights_bytes(c, work, &each) > (double)c->bytes[OOM_CRASH_TOTAL];
+	       !c->splits && oom_weights_bytes(c, work, &each) > (double)c->bytes[OOM_CRASH_TOTAL];
 }
 
-/* What the allocator has and does not use is more than was asked for. */
+/* What the allocator has and does not use is more than was asked for; where segments can expand, with what is free. */
 bool oom_stranded_enough(const struct oom_crash *c)
 {
-	const uint64_t idle = c->bytes[OOM_CRASH_RESERVED_UNALLOCATED];
+	const uint64_t idle = c->bytes[OOM_CRASH_RESERVED_UNALLOCATED],
+		       joined = !oom_format_is(c, OOM_FORMAT_OLD) && !c->windows && c->known[OOM_CRASH_FREE] ? idle + c->bytes[OOM_CRASH_FREE] : idle;
 
-	return c->known[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TOTAL] / 32 &&
+	return c->known[OOM_CRASH_TRIED] && joined > c->bytes[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TOTAL] / 32 &&
 	       !oom_alone_too_large(c) && c->part != OOM_PART_ENGINE;
 }
 
@@ -117,6 +128,11 @@ void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const
 	if (share && total > 0 && left < total && left / total >= 0.1) {
 		snprintf(own, sizeof(own), "%s %.2f or less: %.2f of %.2f GiB are free", share,
 			 (double)(int)(100 * left / total) / 100, left / GIB, total / GIB);
+		oom_fix_add(a, "", own);
+	}
+	if (c->image[0]) {
+		snprintf(own, sizeof(own), "smaller images: scaled from %" PRId64 " x %" PRId64 " to %" PRId64 " x %" PRId64 " they, and all maps made of them, take a quarter",
+			 c->image[0], c->image[1], c->image[0] / 2, c->image[1] / 2);
 		oom_fix_add(a, "", own);
 	}
 	if (cause == OOM_CAUSE_TOO_LARGE)

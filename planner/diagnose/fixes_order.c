@@ -110,13 +110,16 @@ static const enum oom_lever of_full_cards[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLO
 /* A script of one's own, which nobody made for inference alone. */
 static const enum oom_lever of_own_scripts[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(NO_GRAD), V(CONTEXT), V(QUANT), V(OFFLOAD));
 static const enum oom_lever of_own_full[OOM_MAX_LEVERS] = DO(V(NO_GRAD), V(REQUESTS), V(CONTEXT), V(QUANT));
+/* Of a script of one's own that has no weights of billions: what it makes before it works, or who else is there. */
+static const enum oom_lever of_own_setups[OOM_MAX_LEVERS] = DO(V(LESS), V(OTHERS));
+static const enum oom_lever of_silent_setups[OOM_MAX_LEVERS] = DO(V(OTHERS), V(LESS));
 static const enum oom_lever of_refusals[OOM_MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
 static const enum oom_lever of_training_loads[OOM_MAX_LEVERS] = DO(V(LOAD), V(SHARD));
 static const enum oom_lever of_restored[OOM_MAX_LEVERS] = DO(V(RESTORE), V(SHARD), V(OPTIMIZER));
 static const enum oom_lever of_traces[OOM_MAX_LEVERS] = DO(V(EXPORT), V(QUANT), V(OTHERS));
 static const enum oom_lever of_compiled_steps[OOM_MAX_LEVERS] = DO(V(COMPILE), V(BATCH), V(RECOMPUTE), V(SHARD), V(PRECISION), V(OPTIMIZER));
 
-const char *oom_lever_of(const struct oom_crash *c, enum oom_lever l)
+static const char *of_program(const struct oom_crash *c, enum oom_lever l)
 {
 	const enum oom_crash_work work = oom_crash_work(c);
 	/* what a training loads, saves or sets up is set where the training is */
@@ -128,7 +131,15 @@ const char *oom_lever_of(const struct oom_crash *c, enum oom_lever l)
 /* In words of its own, not everybody's. */
 bool oom_lever_own(const struct oom_crash *c, enum oom_lever l)
 {
-	return oom_lever_of(c, l) && oom_lever_of(c, l) != oom_lever_in("torch", "torch", l);
+	return of_program(c, l) && of_program(c, l) != oom_lever_in("torch", "torch", l);
+}
+
+/* Where the program has everybody's words, what its model works on has narrower ones; a vocabulary is everybody's. */
+const char *oom_lever_of(const struct oom_crash *c, enum oom_lever l)
+{
+	const char *const text = of_program(c, l), *const task = oom_task_dialect(c);
+
+	return !text || !task || c->language || !oom_runtime_is(c, OOM_RUNTIME_TORCH) || oom_lever_own(c, l) ? text : oom_lever_in(task, "torch", l);
 }
 
 /* Refused though more than the request is said to be free: a smaller one need not fare better. */
@@ -164,7 +175,8 @@ static bool beyond_share(const struct oom_crash *c)
 
 	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]) && share <= 0; i++)
 		share = oom_told(c, shares[i]);
-	return share > 0 && c->known[OOM_CRASH_TOTAL] && (double)c->bytes[OOM_CRASH_ALLOCATED] > 1.1 * share * (double)c->bytes[OOM_CRASH_TOTAL];
+	/* captured graphs keep theirs outside of it */
+	return share > 0 && c->part != OOM_PART_GRAPHS && c->known[OOM_CRASH_TOTAL] && (double)c->bytes[OOM_CRASH_ALLOCATED] > 1.1 * share * (double)c->bytes[OOM_CRASH_TOTAL];
 }
 
 const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work,
@@ -205,6 +217,8 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 		return of_engines;
 	if (short_of && work == OOM_WORK_SETUP && c->part == OOM_PART_STATES)
 		return of_states_made;
+	if (short_of && work == OOM_WORK_SETUP && !*p->name && !c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+		return cause == OOM_CAUSE_UNKNOWN ? of_silent_setups : of_own_setups;
 	/* an engine that shards is made of weights that every rank moved to its card whole */
 	if (short_of && work == OOM_WORK_SETUP && c->phase == OOM_CRASH_INIT && c->sharded && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_own(c, OOM_LEVER_SHARD))
 		return of_training_loads;

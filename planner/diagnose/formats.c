@@ -17,6 +17,8 @@ static const struct oom_format formats[] = {
 	/* PyTorch's sentence */
 	ROW("cuda", OOM_FORMAT_SENTENCE, 0, NULL, NULL),
 	ROW("cuda-1.", OOM_FORMAT_SENTENCE | OOM_FORMAT_OLD, 0, NULL, NULL),
+	ROW("cuda-1.0", OOM_FORMAT_SENTENCE | OOM_FORMAT_OLD | OOM_FORMAT_NO_AMP, 0, NULL, NULL),
+	ROW("thc-runtime-error-2", OOM_FORMAT_OLD | OOM_FORMAT_NO_AMP, 0, NULL, NULL),
 	ROW("hip-1.", OOM_FORMAT_SENTENCE | OOM_FORMAT_OLD, 0, NULL, NULL),
 	ROW("hip", OOM_FORMAT_SENTENCE, 0, NULL, NULL),
 	ROW("xpu", OOM_FORMAT_SENTENCE, 0, NULL, NULL),
@@ -78,6 +80,7 @@ static const struct oom_format formats[] = {
 	ROW("tgi-prefill-budget", 0, 0, NULL, NULL, .ran_out_of = "had no room for the largest prefill it was told to allow, which it tries when it starts",
 	    .first = {OOM_LEVER_REQUESTS, OOM_LEVER_CONTEXT, OOM_LEVER_QUANT, OOM_LEVER_SPREAD}),
 	ROW("paddle", OOM_FORMAT_ADVISES, 0, NULL, NULL),
+	ROW("onnxruntime", OOM_FORMAT_NODE, 0, NULL, NULL),
 	ROW("lmcache-pool", 0, 0, "a larger pool: max_local_cpu_size (LMCACHE_MAX_LOCAL_CPU_SIZE) in GB of the host, or pd_buffer_size in bytes",
 	    .first = {OOM_LEVER_CONTEXT, OOM_LEVER_REQUESTS},
 	    .ran_out_of = "found no room in LMCache's pool for another part of the KV cache: that part is not kept, which alone ends nothing",

@@ -176,6 +176,15 @@ static void rename_by_text(struct oom_crash *c, const char *begin, const char *e
 		}
 }
 
+/* "openmm.OpenMMException: ... CUDA_ERROR_OUT_OF_MEMORY": a class of somebody else's package, in a text without PyTorch, is no
+ * program of PyTorch's. */
+static void rename_by_class(struct oom_crash *c, const char *begin, const char *end)
+{
+	if (oom_format_is(c, OOM_FORMAT_BARE) && !strcmp(c->format, "cuda-error-no-numbers") && strchr(c->exception, '.') &&
+	    !strstr(c->exception, "torch") && !oom_text_find(begin, end, "torch"))
+		snprintf(c->framework, sizeof(c->framework), "%s", "cuda");
+}
+
 static bool of_torch(const struct oom_crash *c)
 {
 	return oom_format_is(c, OOM_FORMAT_SENTENCE) && oom_runtime_is(c, OOM_RUNTIME_TORCH);
@@ -289,6 +298,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	rank_of(c, begin, at + 1);
 	rename_wrapped(c, oom_format_is(c, OOM_FORMAT_NAMED_ON_LINE) ? oom_line_begin(begin, at) : at, end);
 	rename_by_text(c, begin, end);
+	rename_by_class(c, begin, end);
 	if (of_torch(c)) {
 		oom_torch_numbers(c, flat, stop);
 		broken_words(c, begin, at, end);

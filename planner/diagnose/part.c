@@ -27,7 +27,7 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_ENGINE] = {NULL, OOM_LEVER_ROOM, OOM_LEVER_ROOM},
 	[OOM_PART_GRAPHS] = {"the capture of CUDA graphs, after weights and cache have taken their share", 0, OOM_LEVER_ROOM},
 	[OOM_PART_SCALED] = {"maps or masks that are scaled up to the size of the image", OOM_LEVER_SCALE, OOM_LEVER_SCALE},
-	[OOM_PART_PAIRS] = {"all pairs of two sets (boxes, points, pixels, samples): it grows with the product of both counts", OOM_LEVER_PAIRS, OOM_LEVER_PAIRS},
+	[OOM_PART_PAIRS] = {"all pairs of two sets (boxes, points, pixels, nodes, samples): it grows with the product of both counts", OOM_LEVER_PAIRS, OOM_LEVER_PAIRS},
 	[OOM_PART_EDGES] = {"a graph's messages: one row for every edge", OOM_LEVER_EDGES, OOM_LEVER_EDGES},
 	[OOM_PART_RAYS] = {"rays of a rendered image, with all the samples on them", OOM_LEVER_RAYS, OOM_LEVER_RAYS},
 	[OOM_PART_JOINED] = {"outputs of many batches or pieces, joined on the card", 0, OOM_LEVER_EVAL},
@@ -136,6 +136,8 @@ static const struct {
 	{"in knn", 0, OOM_PART_PAIRS, 0},
 	{"message_passing.py", 0, OOM_PART_EDGES, 0},
 	{"in message\n", 0, OOM_PART_EDGES, 0},
+	{"in message(", 0, OOM_PART_EDGES, 0},
+	{"def message(", 0, OOM_PART_EDGES, 0},
 	{"torch_scatter/", 0, OOM_PART_EDGES, 0},
 	{"/dgl/", 0, OOM_PART_EDGES, 0},
 	{"torch.cat(all_", 0, OOM_PART_JOINED, 0},
@@ -147,6 +149,18 @@ static const struct {
 	{"torch.stack(preds", 0, OOM_PART_JOINED, 0},
 	{"F.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
 	{"functional.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
+	{".upsample_", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
+	{"nn/modules/upsampling.py", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
+	{"combinations", 0, OOM_PART_PAIRS, 0},
+	/* nodes of ONNX Runtime: a product that is scaled is one of queries and keys (its fusion MatMulScaleFusion) */
+	{"FusedMatMulAndScale", 0, OOM_PART_SCORES, 0},
+	{"running Softmax node", 0, OOM_PART_SCORES, (uint64_t)1 << 30},
+	{"running Attention node", 0, OOM_PART_SCORES, 0},
+	{"running MultiHeadAttention node", 0, OOM_PART_SCORES, 0},
+	{"running Conv node", 0, OOM_PART_MAPS, 0},
+	{"running FusedConv node", 0, OOM_PART_MAPS, 0},
+	{"running ConvTranspose node", 0, OOM_PART_MAPS, 0},
+	{"running Resize node", 0, OOM_PART_SCALED, 0},
 	{"vae.decode", 0, OOM_PART_IMAGE, 0},
 	{"decode_first_stage", 0, OOM_PART_IMAGE, 0},
 	{"first_stage_model.decode", 0, OOM_PART_IMAGE, 0},
@@ -180,6 +194,8 @@ static const struct {
 	{"in capture_model", OOM_PART_GRAPHS},
 	{"in capture_one_batch_size", OOM_PART_GRAPHS},
 	{"in capture\n", OOM_PART_GRAPHS},
+	{"init_cuda_graphs", OOM_PART_GRAPHS},
+	{"cuda_graph_runner", OOM_PART_GRAPHS},
 	{"initialize_optimizer_states", OOM_PART_STATES},
 	/* a module's parameters, one after the other */
 	{", in _apply", OOM_PART_WEIGHTS},
@@ -311,6 +327,38 @@ static bool moves_input(const char *begin, const char *end)
 	return false;
 }
 
+/* The end of a name with its dots: "x.features". */
+static const char *name_end(const char *p, const char *end)
+{
+	while (p < end && (isalnum((unsigned char)*p) || *p == '_' || *p == '.'))
+		p++;
+	return p;
+}
+
+/* "matmul(x, x.transpose(-1, -2))", "x @ x.T": everything of one set against everything of the same. */
+static bool multiplies_itself(const char *begin, const char *end)
+{
+	static const char *const turns[] = {".transpose(", ".t()", ".T", ".permute(", ".mT"}, *const products[] = {"matmul(", "mm(", " @ "};
+
+	for (size_t i = 0; i < sizeof(products) / sizeof(products[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, products[i])); p++) {
+			const char *left = p + strlen(products[i]), *to = name_end(left, end), *right = to + 2;
+
+			if (*products[i] == ' ') {
+				right = left;
+				for (to = left = p; left > begin && (isalnum((unsigned char)left[-1]) || left[-1] == '_' || left[-1] == '.');)
+					left--;
+			}
+			for (size_t k = 0; to > left && k < sizeof(turns) / sizeof(turns[0]); k++) {
+				const size_t n = (size_t)(to - left), m = strlen(turns[k]);
+
+				if ((size_t)(end - right) > n + m && !memcmp(right, left, n) && !memcmp(right + n, turns[k], m))
+					return true;
+			}
+		}
+	return false;
+}
+
 void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	/* who exports a model for another runtime */
@@ -348,13 +396,19 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 			c->part = find(innermost(begin, line), line, false, tried);
 		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_TO_DEVICE && moves_input(innermost(begin, line), line))
 			c->part = OOM_PART_INPUT;
+		if (c->part == OOM_PART_UNKNOWN && multiplies_itself(innermost(begin, line), line))
+			c->part = OOM_PART_PAIRS;
 		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INIT && captures(begin, line))
 			c->part = OOM_PART_GRAPHS;
+		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INIT && oom_text_find(begin, line, "used for profiling"))
+			c->part = OOM_PART_WARMUP;
 		if (c->part == OOM_PART_UNKNOWN && samples(begin, end))
 			c->part = OOM_PART_SAMPLER;
 	} else if (oom_runtime_is(c, OOM_RUNTIME_GRAPH) && c->traceback && oom_text_find(begin, line, "batch_outputs, concat")) {
 		/* Keras joins what predict() gives */
 		c->part = OOM_PART_JOINED;
+	} else if (oom_format_is(c, OOM_FORMAT_NODE)) {
+		c->part = find(line, oom_line_end(at, end), false, tried);
 	} else if (*c->largest) {
 		c->part = find(c->largest, c->largest + strlen(c->largest), false, tried);
 	}

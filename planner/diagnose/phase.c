@@ -62,7 +62,7 @@ static bool top_level(const struct oom_crash *c, const struct oom_span *s)
 {
 	size_t frames = 0;
 
-	if (oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
+	if (oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE | OOM_RUNTIME_NO_TENSORS))
 		return false;
 	for (const char *p = s->from; (p = oom_text_find(p, s->to, "File \"")); p++) {
 		if (!oom_text_find(p, oom_line_end(p, s->to), "in <module>"))
@@ -297,6 +297,10 @@ static void around_frames(struct oom_crash *c, const char *begin, const char *at
 	if (c->phase == OOM_CRASH_FORWARD && (oom_phase_by_workers(&said, at, end) || oom_phase_by_nearest(&said, begin, at, end)) &&
 	    (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL))
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
+	/* its frames say no word of a training, and its name says what it is for */
+	else if (c->phase == OOM_CRASH_FORWARD && !oom_phase_trains(c, begin, at, end) && oom_phase_by_script(&said, begin, end) &&
+		 said.phase == OOM_CRASH_INFERENCE)
+		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
 	else if ((c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_TRAIN_STEP) && oom_phase_by_prose(&said, begin, at, end) &&
 		 (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL ||
 		  (c->phase == OOM_CRASH_TRAIN_STEP && said.phase != OOM_CRASH_TRAIN_STEP)))
@@ -312,6 +316,20 @@ static void around_node(struct oom_crash *c, const char *begin, const char *at, 
 	if (c->phase == OOM_CRASH_FORWARD && (by_frames(&said, begin, at, end) || oom_phase_by_command(&said, begin, end) || oom_phase_by_script(&said, begin, end)) &&
 	    (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL))
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
+}
+
+/* Anywhere in the text, but for warnings: they speak of what may happen elsewhere. */
+static bool by_words_of_people(struct oom_crash *c, const char *begin, const char *end)
+{
+	for (const struct oom_phase_rule *rule = oom_phase_of_prose; rule->word; rule++)
+		for (const char *p = begin; (p = oom_text_find(p, end, rule->word)); p++) {
+			const struct oom_phase_rule one[] = {*rule, {NULL, OOM_CRASH_UNKNOWN}};
+			const char *const line = oom_line_begin(begin, p);
+
+			if (!oom_text_find(line, p, "WARN") && !oom_text_find(line, p, "Warning"))
+				return oom_phase_by_word(c, one, p, end, 0.5);
+		}
+	return false;
 }
 
 static void decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
@@ -347,7 +365,7 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 	if (oom_phase_by_executable(c, oom_format_is(c, OOM_FORMAT_LIST) ? begin : line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
 	    oom_phase_by_prose(c, begin, at, end) || oom_phase_by_nearest(c, begin, at, end) || oom_phase_by_command(c, begin, end) ||
 	    (!host && oom_phase_by_script(c, begin, end)) ||
-	    oom_phase_by_word(c, oom_phase_of_prose, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end, 0.5))
+	    by_words_of_people(c, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end))
 		return;
 }
 

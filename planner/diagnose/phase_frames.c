@@ -308,6 +308,11 @@ const struct oom_phase_rule oom_phase_of_forward[] = {
 	{"softmax(", OOM_CRASH_FORWARD},
 	{"layer_norm(", OOM_CRASH_FORWARD},
 	{"scaled_dot_product_attention(", OOM_CRASH_FORWARD},
+	/* where libraries keep what runs in a forward pass */
+	{"/nn/conv/", OOM_CRASH_FORWARD},
+	{"/layers/", OOM_CRASH_FORWARD},
+	{"/backbone", OOM_CRASH_FORWARD},
+	{"in message(", OOM_CRASH_FORWARD},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
 /* Set-up, and a step of unknown part. */

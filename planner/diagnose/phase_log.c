@@ -12,14 +12,15 @@ static bool script_char(char ch)
 	       ch != '\t';
 }
 
-/* The first rule whose word is in the name; what was trained trains no more: "SuperGluePretrainedNetwork". */
+/* The first rule whose word is in the name; what was trained trains no more: "SuperGluePretrainedNetwork". An "observer" is no
+ * server. */
 static bool by_letters(struct oom_crash *c, const char *from, const char *to)
 {
 	for (const struct oom_phase_rule *r = oom_phase_of_script; r->word; r++) {
 		const struct oom_phase_rule one[] = {*r, {NULL, OOM_CRASH_UNKNOWN}};
 		const char *const p = oom_text_find(from, to, r->word), *const after = p ? p + strlen(r->word) : NULL;
 
-		if (p && !(to - after >= 2 && !memcmp(after, "ed", 2)))
+		if (p && !(to - after >= 2 && !memcmp(after, "ed", 2)) && !(p - from >= 2 && !memcmp(p - 2, "obse", 4)))
 			return oom_phase_by_word(c, one, from, to, 0.6);
 	}
 	return false;
@@ -166,8 +167,12 @@ bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at
 	for (const char *to = stop; to > begin;) {
 		const char *const from = oom_line_begin(begin, to);
 		bool over = false;
-		const enum oom_crash_phase verb = oom_line_phase(from, to, &over);
+		enum oom_crash_phase verb = oom_line_phase(from, to, &over);
 
+		/* images and files that are worked through on a card, not data that are made ready for it */
+		if (verb == OOM_CRASH_DATA && !oom_runtime_is(c, OOM_RUNTIME_HOST) && !oom_text_find(from, to, "preproc") && !oom_text_find(from, to, "Preproc") &&
+		    !oom_text_find(from, to, "oken") && !oom_text_find(from, to, "ataset"))
+			verb = OOM_CRASH_INFERENCE;
 		if (over)
 			done |= 1u << verb;
 		/* a bar of its own that no word of loading names: what was loaded before it is there */

@@ -82,6 +82,20 @@ static bool ended(const char *p, const char *end)
 	return false;
 }
 
+/* "Writing checkpoint", "Dumping checkpoint": whatever is done with one, but for what reads it. */
+static bool writes_checkpoint(const char *word, const char *p, const char *end)
+{
+	static const char *const reads[] = {"load", "read", "resum", "restor", "us", "start", "find", "fetch", "download", "initial", "convert", "runn", "evaluat", "test"};
+	const size_t n = strlen(word);
+
+	if (n < 5 || strcmp(word + n - 3, "ing") || !oom_text_find(p, end - p > 40 ? p + 40 : end, "heckpoint"))
+		return false;
+	for (size_t i = 0; i < COUNT(reads); i++)
+		if (!strncmp(word, reads[i], strlen(reads[i])))
+			return false;
+	return true;
+}
+
 enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *over)
 {
 	const char *const starts[] = {line, message_of(line, end)};
@@ -107,6 +121,10 @@ enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *ove
 				/* an engine is built by a compiler, a model is made */
 				return verbs[i].phase == OOM_CRASH_COMPILE && oom_text_find(p, end, " model") ? OOM_CRASH_INIT : verbs[i].phase;
 			}
+		if (writes_checkpoint(word, p, end)) {
+			*over = ended(p, end);
+			return OOM_CRASH_SAVE;
+		}
 	}
 	return OOM_CRASH_UNKNOWN;
 }

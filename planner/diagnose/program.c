@@ -217,13 +217,15 @@ static bool shows(const struct oom_program *p, const char *begin, const char *en
 	return false;
 }
 
-/* Who trains does not run on a runtime that serves: where it is named there, it is in the name of a model. */
+/* Who trains does not run on a runtime that serves: where it is named there, it is in the name of a model. Trainers of
+ * PyTorch do not run on JAX or TensorFlow: scripts there take over the names of their options. */
 static const struct oom_program *find(const struct oom_crash *c, const char *begin, const char *end)
 {
-	const bool serves = oom_runtime_is(c, OOM_RUNTIME_LAYERED);
+	const bool other = oom_runtime_is(c, OOM_RUNTIME_LAYERED | OOM_RUNTIME_GRAPH) ||
+			   (oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE) && !oom_runtime_is(c, OOM_RUNTIME_EITHER_XLA));
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
-		if (!(serves && programs[i].activity == OOM_ACTIVITY_TRAINS) && shows(&programs[i], begin, end))
+		if (!(other && programs[i].activity == OOM_ACTIVITY_TRAINS) && shows(&programs[i], begin, end))
 			return &programs[i];
 	return NULL;
 }

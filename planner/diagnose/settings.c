@@ -60,6 +60,8 @@ static const struct {
 	{"adam_offload", NULL, OOM_LEVER_OPTIMIZER},
 	{"load_in_4bit", NULL, OOM_LEVER_QUANT},
 	{"quantization_bit", ANY_OF("4"), OOM_LEVER_QUANT},
+	{"quantization", NULL, OOM_LEVER_QUANT},
+	{"quantize", NULL, OOM_LEVER_QUANT},
 	{"quant_bits", ANY_OF("4"), OOM_LEVER_QUANT},
 	{"finetuning_type", LORA, OOM_LEVER_ADAPTER},
 	{"tuner_type", LORA, OOM_LEVER_ADAPTER},
@@ -113,7 +115,7 @@ static const struct {
 	{OOM_LEVER_OPTIMIZER, "an optimizer with small states, or states on the host"},
 	{OOM_LEVER_ADAPTER, "adapters (LoRA)"},
 	{OOM_LEVER_SHARD, "sharded parameters"},
-	{OOM_LEVER_QUANT, "4-bit weights"},
+	{OOM_LEVER_QUANT, "quantised weights"},
 	{OOM_LEVER_GRAPHS, "no CUDA graphs"},
 	{OOM_LEVER_OFFLOAD, "weights on the host"},
 	{OOM_LEVER_TILE, "a tiled decoder"},
@@ -294,8 +296,13 @@ static const struct {
 static void by_signs(struct oom_crash *c, const char *begin, const char *end)
 {
 	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-		if (oom_text_find(begin, end, signs[i].sign))
+		for (const char *p = begin; (p = oom_text_find(p, end, signs[i].sign)); p++) {
+			/* a warning tells what to use instead */
+			if (oom_text_find(oom_line_begin(begin, p), p, "Warning"))
+				continue;
 			c->set |= OOM_SET(signs[i].lever);
+			break;
+		}
 	/* the call that ran */
 	if (oom_text_find(begin, end, "scaled_dot_product_attention("))
 		oom_told_note(c, "sdpa", "sdpa", strlen("sdpa"), "");
@@ -343,8 +350,18 @@ static void layers(struct oom_crash *c, const char *begin, const char *end)
 	}
 }
 
+static bool any(const char *begin, const char *end, const char *const *marks)
+{
+	for (; *marks; marks++)
+		if (oom_text_find(begin, end, *marks))
+			return true;
+	return false;
+}
+
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)
 {
+	static const char *const dividers[] = {"zero2", "zero_2", "zero-2", "zero3", "zero_3", "zero-3", "_z2", "_z3", "ZeRO", "fsdp", "FSDP", "stage2", "stage3",
+					       "stage_1_and_2", "fully_shard", NULL};
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
 
 	c->set = 0;
@@ -366,6 +383,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 		c->set |= OOM_SET(OOM_LEVER_FRAGMENT);
 	c->sharded = (c->set & OOM_SET(OOM_LEVER_SHARD)) || c->rank >= 0 || oom_told(c, "nproc_per_node") > 1 || oom_text_find(begin, end, "fsdp") ||
 		     oom_text_find(begin, end, "FSDP") || oom_text_find(begin, end, "deepspeed") || oom_text_find(begin, end, "FullyShard") || oom_text_find(begin, end, "fully_sharded");
+	c->splits = (c->set & OOM_SET(OOM_LEVER_SHARD)) || any(begin, end, dividers);
 	c->offloads = oom_text_find(begin, end, "CPUAdam") || oom_text_find(begin, end, "offload_opt") || oom_text_find(begin, end, "z3_offload") ||
 		      oom_text_find(begin, end, "z2_offload") || oom_text_find(begin, end, "adam_offload");
 	/* who trains and gives a share to an engine, or makes one: vLLM's LLM(), SGLang's Engine() */

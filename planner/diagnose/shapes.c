@@ -4,6 +4,15 @@
 
 #include "parts.h"
 
+/* TensorFlow's order: images, rows, columns, colours; a map of features has more channels than four. */
+static void images(struct oom_crash *c, const double d[4], int dimensions)
+{
+	if (dimensions != 4 || d[3] > 4 || d[1] < 256 || d[2] < 256 || d[1] > 1e6 || d[2] > 1e6)
+		return;
+	c->image[0] = (int64_t)d[1];
+	c->image[1] = (int64_t)d[2];
+}
+
 /* TensorFlow: shape[25088,4096] and type float */
 void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end)
 {
@@ -13,7 +22,7 @@ void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end
 	} types[] = {{"float", 4}, {"double", 8}, {"half", 2},	{"bfloat16", 2}, {"int32", 4},
 		     {"int64", 8}, {"int8", 1},	  {"uint8", 1}, {"bool", 1},	 {"complex64", 8}};
 	const char *p = oom_text_find(at, end, "shape["), *type, *shape;
-	double n = 1, first = 0;
+	double n = 1, first = 0, d[4] = {0};
 	int dimensions = 0;
 
 	/* TensorFlow 1 said "of shape [1,2]" in one of its kernels */
@@ -23,14 +32,17 @@ void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end
 		return;
 	for (p += p[5] == ' ' ? 7 : 6; p < end && *p != ']';) {
 		char *stop;
-		const double d = strtod(p, &stop);
+		const double one = strtod(p, &stop);
 
 		if (stop == p)
 			return;
-		first = dimensions++ ? first : d;
-		n *= d;
+		first = dimensions ? first : one;
+		d[dimensions < 4 ? dimensions : 3] = one;
+		dimensions++;
+		n *= one;
 		p = *stop == ',' ? stop + 1 : stop;
 	}
+	images(c, d, dimensions);
 	if (dimensions > 2 && first >= 1 && first < 1e9)
 		c->first_dimension = (int64_t)first;
 	type = oom_text_find(p, end, "type ");

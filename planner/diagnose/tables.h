@@ -39,6 +39,10 @@ enum oom_format_trait {
 	OOM_FORMAT_TABLE = 1u << 14,
 	/* of a PyTorch before 2.1, which has no expandable segments */
 	OOM_FORMAT_OLD = 1u << 15,
+	/* the operation that ran is named on the message's line */
+	OOM_FORMAT_NODE = 1u << 16,
+	/* of a PyTorch before 1.6, which has no autocast */
+	OOM_FORMAT_NO_AMP = 1u << 17,
 };
 enum { OOM_FORMAT_LEVERS = 4 };
 struct oom_format {
@@ -68,6 +72,7 @@ enum oom_runtime_trait {
 	OOM_RUNTIME_WORDY = 1u << 7,    /* the message goes on over lines that a page may break */
 	OOM_RUNTIME_LAYERED = 1u << 8,  /* several layers report one refusal: ggml */
 	OOM_RUNTIME_NOBODYS = 1u << 9,  /* words that any program prints: the text may show whose they are */
+	OOM_RUNTIME_NO_TENSORS = 1u << 11, /* simulations, renderers: a statement of theirs makes no tensor, it runs a program */
 	OOM_RUNTIME_EITHER_XLA = 1u << 10, /* a TPU's compiler: PyTorch/XLA's, or JAX's where the text shows that */
 };
 struct oom_runtime {

@@ -99,6 +99,8 @@ static const struct {
 	{"nproc_per_node", NULL, 1, 0},
 	{"num_processes", "nproc_per_node", 1, 0},
 	{"tensor_parallel_size", NULL, 1, 0},
+	{"tp", "tensor_parallel_size", 1, 0},
+	{"tp_size", "tensor_parallel_size", 1, 0},
 	/* without a number */
 	{"enable_model_cpu_offload", NULL, FLAG, 0},
 	{"enable_sequential_cpu_offload", NULL, FLAG, 0},
@@ -141,6 +143,7 @@ static const struct {
 	{"~eval_batch", NULL, 1, OOM_ABOUT_EVAL_BATCH},
 	{"~length", NULL, 64, OOM_ABOUT_LENGTH},
 	{"~side", NULL, 32, OOM_ABOUT_SIDE},
+	{"~count", NULL, 2, OOM_ABOUT_COUNT},
 };
 
 bool oom_told_same(const char *p, size_t n, const char *name)
@@ -195,7 +198,7 @@ static void note(struct oom_crash *c, size_t row, const char *spelled, size_t n,
 	if (least >= 0 && (!number_of(value, &v) || v < 0 || v > 1e7))
 		return;
 	/* "-c 'import torch'", "-c config.yaml", a share in percent; what is about a length or a side, and too small for one */
-	if ((strlen(rows[row].name) < 3 && v < 32 && *rows[row].name != 'n') || (least > 0 && least < 1 && v > 1) || (*rows[row].name == '~' && v < least))
+	if ((strlen(rows[row].name) < 3 && v < least) || (least > 0 && least < 1 && v > 1) || (*rows[row].name == '~' && v < least))
 		return;
 	memcpy(t->name, spelled, n);
 	t->name[n] = 0;

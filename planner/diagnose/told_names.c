@@ -49,7 +49,11 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n)
 				 *const lengths[] = {"seqlen", "seqlength", "maxlen", "maxlength", "sequencelength", "contextlength", "blocksize", "maxtokens", NULL},
 				 *const made[] = {"new", "gen", "output", "response", "completion", "perblock", NULL},
 				 *const sides[] = {"=img", "imgsize", "imagesize", "inputsize", "cropsize", "patchsize", "imgsz", "trainsize", "loadsize", "finesize",
-						   "resolution", "imageresolution", "roisize", "=height", "=width", NULL};
+						   "resolution", "imageresolution", "roisize", "=height", "=width", "videosize", "targetsize", "maxside",
+						   "imgres", "imageres", NULL},
+				 *const counts[] = {"numenvs", "nenvs", "numenvironments", "nenvironments", "numframes", "nframes", "maxframes", "videolength",
+						    "numpoints", "npoints", "=npoint", "=nrand", "numrays", "raysperbatch", "=chunk", "netchunk", "numproposals",
+						    "numqueries", "numneighbors", "numneighbours", "numparticles", "numagents", "maxduration", "=frames", NULL};
 	char letters[LONGEST];
 	const size_t k = letters_of(name, n, letters);
 
@@ -59,6 +63,8 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n)
 							 OOM_ABOUT_BATCH;
 	if (ends_in_one(letters, k, lengths))
 		return holds_one(letters, made) ? OOM_ABOUT_ELSE : OOM_ABOUT_LENGTH;
+	if (ends_in_one(letters, k, counts))
+		return OOM_ABOUT_COUNT;
 	return ends_in_one(letters, k, sides) ? OOM_ABOUT_SIDE : OOM_ABOUT_ELSE;
 }
 

@@ -190,13 +190,16 @@ static void apply(const struct oom_crash *c, const struct oom_crash_told *t, cha
 /* What levers are about. */
 static const struct {
 	enum oom_lever lever;
-	enum oom_told_about about[2];
+	enum oom_told_about about[3];
 } abouts[] = {
-	{OOM_LEVER_BATCH, {OOM_ABOUT_BATCH, OOM_ABOUT_ELSE}},
-	{OOM_LEVER_REQUESTS, {OOM_ABOUT_BATCH, OOM_ABOUT_ELSE}},
-	{OOM_LEVER_EVAL_BATCH, {OOM_ABOUT_EVAL_BATCH, OOM_ABOUT_ELSE}},
-	{OOM_LEVER_LENGTH, {OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE}},
-	{OOM_LEVER_CONTEXT, {OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE}},
+	{OOM_LEVER_BATCH, {OOM_ABOUT_BATCH, OOM_ABOUT_COUNT}},
+	{OOM_LEVER_REQUESTS, {OOM_ABOUT_BATCH, OOM_ABOUT_COUNT}},
+	{OOM_LEVER_EVAL_BATCH, {OOM_ABOUT_EVAL_BATCH}},
+	{OOM_LEVER_LENGTH, {OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE, OOM_ABOUT_COUNT}},
+	{OOM_LEVER_CONTEXT, {OOM_ABOUT_COUNT, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE}},
+	{OOM_LEVER_LESS, {OOM_ABOUT_BATCH, OOM_ABOUT_COUNT, OOM_ABOUT_SIDE}},
+	{OOM_LEVER_RAYS, {OOM_ABOUT_COUNT}},
+	{OOM_LEVER_POINTS, {OOM_ABOUT_COUNT}},
 };
 
 static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_lever lever)
@@ -204,8 +207,8 @@ static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_
 	const struct oom_crash_told *t = NULL;
 
 	for (size_t i = 0; i < sizeof(abouts) / sizeof(abouts[0]); i++)
-		for (size_t k = 0; abouts[i].lever == lever && !t && k < 2; k++)
-			t = abouts[i].about[k] == OOM_ABOUT_ELSE ? NULL : oom_told_first(c, abouts[i].about[k]);
+		for (size_t k = 0; abouts[i].lever == lever && (!t || moved(c, t, -1) >= t->value) && k < 3; k++)
+			t = abouts[i].about[k] == OOM_ABOUT_ELSE ? t : oom_told_first(c, abouts[i].about[k]);
 	/* a printed configuration may be the one it was trained with; a command is this run's */
 	if (t && (lever == OOM_LEVER_REQUESTS || lever == OOM_LEVER_CONTEXT) && *t->name != '-' && !strchr(t->name, ' '))
 		return NULL;

@@ -136,7 +136,7 @@ static const struct {
 	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_OTHER_PROCESS, "", OOM_WORK_UNKNOWN, "nvidia-smi", "batch"},
 	{"microsoft/onnxruntime#22702", "RUNTIME_EXCEPTION : Non-zero status code returned while running Conv node. onnxruntime::BFCArena::AllocateRawInternal "
 					"Failed to allocate memory for requested buffer of size 3985490524328388608\n",
-	 OOM_CRASH_INFERENCE, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_INFERENCE, "shape or count", "smaller inputs"},
+	 OOM_CRASH_INFERENCE, OOM_PART_MAPS, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_INFERENCE, "shape or count", "smaller inputs"},
 	{"dmlc/xgboost#7140", "xgboost.core.XGBoostError: device_helpers.cuh:414: Memory allocation error on worker 0: std::bad_alloc: "
 			      "cudaErrorMemoryAllocation: out of memory\n- Free memory: 9310923776\n- Requested memory: 51200\n",
 	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_UNKNOWN, "", OOM_WORK_UNKNOWN, NULL, "torch.utils.checkpoint"},

@@ -105,7 +105,7 @@ static const struct {
 	{"a function that trains runs the model forward", TRACE AT("/w/det/base.py", "forward", "return self.forward_train(x)") AT("/w/det/two.py", "forward_train", "h = self.head(x)")
 	 CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_FORWARD, "", NULL, "micro-batch", "if it was"},
 	{"what was trained before does not train", TRACE AT("/w/MatchPretrainedNet/show.py", "main", "out = net(picture)") AT("/w/MatchPretrainedNet/net.py", "forward", "x = self.a(x)")
-	 CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_FORWARD, "", NULL, "if it was training", NULL},
+	 CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_FORWARD, "", NULL, "less at once", "micro-batch"},
 	{"heads of counters say what is counted", "Evaluation  [2750/5000]  eta: 0:01:53  time: 0.05\n" CUDA("1.20", "0.50", "30.40", "29.90", "0.20"),
 	 OOM_CRASH_EVAL, "", NULL, "evaluation batch", "micro-batch"},
 	{"what is started says more than that it starts", "I get this when starting the training:\n" CUDA("1.20", "0.50", "30.40", "29.90", "0.20"), OOM_CRASH_TRAIN_STEP, "", NULL, "micro-batch", NULL},
@@ -122,7 +122,7 @@ static const struct {
 	 CUDA("5.00", "0.50", "9.40", "9.00", "0.20"), OOM_CRASH_FORWARD, "mmengine", "outside this process", "nvidia-smi", NULL},
 	{"a whole graph has no batch", TRACE AT("/w/cells/net.py", "__train", "z = model(data)") AT("site-packages/torch_geometric/nn/conv/message_passing.py", "__lift__",
 															"return src.index_select(0, index)")
-	 CUDA("2.00", "0.50", "30.40", "28.00", "0.20"), OOM_CRASH_TRAIN_STEP, "pyg", NULL, "NeighborLoader", "halve"},
+	 CUDA("2.00", "0.50", "30.40", "28.00", "0.20"), OOM_CRASH_FORWARD, "pyg", NULL, "NeighborLoader", "halve"},
 	{"observations in an array of the host's", TRACE AT("/w/play/go.py", "main", "model.learn(n)") AT("site-packages/stable_baselines3/ppo/ppo.py", "learn", "self.collect(n)")
 	 AT("site-packages/stable_baselines3/common/buffers.py", "reset", "a = np.zeros(n)")
 	 "numpy.core._exceptions.MemoryError: Unable to allocate 9.17 GiB for an array with shape (4096, 16, 3, 100, 128) and data type float32\n",

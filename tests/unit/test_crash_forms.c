@@ -1,0 +1,154 @@
+/* Answers where nobody's program shows: what was missing, what helps whatever ran, what a model works on, what the line
+ * that failed makes, what the run's own command says. Texts of our own in the form of public threads (named per row). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/diagnose.h"
+
+#define CARD "CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 23.50 GiB total capacity; 20.25 GiB already allocated; 1.25 GiB free; " \
+	     "20.50 GiB reserved in total by PyTorch)\n"
+#define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
+#define TRACE "Traceback (most recent call last):\n"
+
+static const struct {
+	const char *after, *text;
+	size_t within;          /* among so many of the first fixes */
+	const char *first;
+	const char *never, *evidence;   /* NULL: not asked */
+	enum oom_crash_phase phase;
+	const char *reason;
+} want[] = {
+	/* ---- nobody says what ran ---- */
+	{"Ilbotre", "RuntimeError: " CARD, 1, "less at once: a smaller batch", "halve the micro-batch",
+	 "short by 256.0 MiB; 86 % of the memory", OOM_CRASH_UNKNOWN, "1.50 - 1.25 GiB; 20.25 of 23.50"},
+	{"the same", "RuntimeError: " CARD, 4, "if the model was being loaded: ", NULL, NULL, OOM_CRASH_UNKNOWN, "a bare message leaves it open"},
+	{"diegoantognini/pyGAT#56", "    all_combinations = torch.cat([first, second], dim=1)\nRuntimeError: " CARD, 1, "compare in pieces",
+	 "being loaded", "all pairs", OOM_CRASH_UNKNOWN, "a line that computes loads nothing"},
+	{"the same", "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 23.50 GiB total capacity; 22.25 GiB already allocated; 12.00 MiB free; "
+		     "22.50 GiB reserved in total by PyTorch)\n", 4, "if it was training: recompute", NULL, "short by 8.0 MiB; 95 % of the memory are this process's own tensors, "
+	 "no other process's: the request is small", OOM_CRASH_UNKNOWN, "what came before it fills the card"},
+	{"Comfy-Org/ComfyUI#7440", "MPS backend out of memory (MPS allocated: 9.50 GiB, other allocations: 17.25 GiB, max allowed: 27.20 GiB). Tried to allocate "
+				   "500.00 MiB on private pool.\n", 1, "restart the program", NULL, NULL, OOM_CRASH_UNKNOWN, "most of it is not PyTorch's"},
+	{"facebookresearch/fairchem#1725", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 19.00 GiB. GPU 0 has a total capacity of 93.00 GiB of which "
+					   "18.00 GiB is free. Including non-PyTorch memory, this process has 75.00 GiB memory in use. Of the allocated memory "
+					   "56.00 GiB is allocated by PyTorch, and 18.00 GiB is reserved by PyTorch but unallocated.\n",
+	 6, "expandable_segments:True", NULL, NULL, OOM_CRASH_UNKNOWN, "18 GiB free and 18 GiB idle hold 19, where segments can expand"},
+	{"meijieru/crnn.pytorch#37", TRACE AT("crnn.py", "step", "cost.backward()") "RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:66\n", 1,
+	 "halve the micro-batch", "autocast", NULL, OOM_CRASH_BACKWARD, "a PyTorch of 2018 has none"},
+	/* ---- what the model works on ---- */
+	{"NVlabs", TRACE AT("infer_image.py", "<module>", "out = net(img)") AT("models/unet.py", "forward", "x = self.up(x)") "RuntimeError: " CARD, 3,
+	 "smaller images: scale them down", "device_map", NULL, OOM_CRASH_INFERENCE, "a script that infers, by its name; images have no prompts"},
+	{"k2-fsa/ZipVoice#146", TRACE AT("zipvoice/train.py", "train_one_epoch", "loss = f(batch)") AT("zipvoice/models/speech.py", "forward", "x = self.enc(mel)") "RuntimeError: " CARD,
+	 3, "shorter recordings", "smaller images", NULL, OOM_CRASH_FORWARD, "recordings are what can be shorter"},
+	{"leggedrobotics/legged_gym#5", "python legged_gym/scripts/train.py --task=a --num_envs 4096 --headless\n" TRACE AT("legged_gym/envs/robot.py", "__init__", "super().__init__(cfg)")
+					"RuntimeError: CUDA error: out of memory\n", 2, "--num_envs 4096 -> 2048", "FSDP", NULL, OOM_CRASH_INIT, "environments are what there are many of"},
+	{"openmm/openmm#3975", TRACE AT("npt.py", "<module>", "sim.step(steps)") "openmm.OpenMMException: Error creating array pairs: CUDA_ERROR_OUT_OF_MEMORY (2)\n", 1,
+	 "fewer cells, particles, atoms", "training", NULL, OOM_CRASH_UNKNOWN, "a class of another package is no PyTorch program"},
+	/* ---- what the line makes ---- */
+	{"hugochan/IDGL#8", TRACE AT("src/main.py", "train", "a = learn(x)") AT("src/layers/learn.py", "forward", "a = torch.matmul(h, h.transpose(-1, -2))") "RuntimeError: " CARD, 1,
+	 "compare in pieces", NULL, "all pairs", OOM_CRASH_FORWARD, "a product with itself is of all pairs"},
+	{"iworldtong/text_gcn.pytorch#1", TRACE AT("train.py", "<module>", "model = model.cuda()")
+					  "RuntimeError: CUDA out of memory. Tried to allocate 28.25 GiB (GPU 0; 15.75 GiB total capacity; 47.00 MiB already allocated; "
+					  "14.50 GiB free; 64.00 MiB reserved in total by PyTorch)\n",
+	 1, "one weight of the model is larger than the card", "score matrix", "1.8 times what there is", OOM_CRASH_TO_DEVICE, "no attention runs while a model is moved"},
+	{"microsoft/onnxruntime#9939", "RUNTIME_EXCEPTION : Non-zero status code returned while running FusedMatMul node. Name:'M_FusedMatMulAndScale' Status Message: "
+				       "Failed to allocate memory for requested buffer of size 8388608000\n", 3,
+	 "arena_extend_strategy", NULL, "attention's scores", OOM_CRASH_INFERENCE, "the node is named"},
+	{"tensorflow/tensorflow#17669", "ResourceExhaustedError: OOM when allocating tensor with shape[1,5000,3600,3]\n", 1, "5000 x 3600 to 2500 x 1800", NULL,
+	 "1 image of 5000 x 3600 pixels", OOM_CRASH_UNKNOWN, "rows and columns of a picture"},
+	{"pyg-team/pytorch_geometric#8316", "File /v/site-packages/torch_geometric/nn/conv/gat_conv.py:310, in message(self, x_j, alpha)\n    308 \n"
+					    "    309     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:\n--> 310         return alpha.unsqueeze(-1) * x_j\n    311 \n"
+					    "OutOfMemoryError: " CARD, 1, "NeighborLoader", "being loaded", "a graph's messages", OOM_CRASH_FORWARD, "notebooks show the function below its file"},
+	/* ---- what the command says ---- */
+	{"sgl-project/sglang#4489", "python3 -m sglang.launch_server --model-path /m/Qwen2.5-72B-Instruct --tp 2 --mem-fraction-static 0.8 --quantization gptq_marlin\n"
+				    AT("/l/sglang/srt/model_executor/model_runner.py", "initialize", "self.init_cuda_graphs()") "Exception: Capture cuda graph failed: " CARD, 1,
+	 "--mem-fraction-static 0.8 -> 0.76", "--quantization", "the capture of CUDA graphs", OOM_CRASH_INIT, "quantised weights of two cards are not too large for one"},
+	{"hiyouga/LLaMA-Factory#3500", "torchrun src/train_bash.py --deepspeed ds_zero2.json --model_name_or_path m/chatglm3-6b --finetuning_type full --per_device_train_batch_size 8\n"
+				       "torch.cuda.OutOfMemoryError: " CARD, 1, "--per_device_train_batch_size 8 -> 4", "whatever the batch", NULL, OOM_CRASH_TRAIN_STEP,
+	 "ZeRO divides the states among ranks that the text does not count"},
+	{"google/flax#1406", "./run_clm_flax.py --per_device_train_batch_size=\"64\"\n" TRACE AT("./run_clm_flax.py", "main", "state = p_train_step(state, batch)")
+			     "RuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7534049824 bytes.\n", 1,
+	 "--per_device_train_batch_size 64 -> 32", "gradient_accumulation_steps doubled", NULL, OOM_CRASH_TRAIN_STEP, "the Trainer does not run on JAX"},
+	{"RPM-Robotics-Lab/sRGB-TIR#5", "UserWarning: volatile was removed. Use `with torch.no_grad():` instead.\n" TRACE AT("inference_batch.py", "<module>", "content = encode(images)")
+					AT("networks.py", "forward", "return self.model(x)") "RuntimeError: " CARD, 2, "torch.no_grad()", NULL, NULL, OOM_CRASH_INFERENCE,
+	 "a warning sets nothing"},
+	/* ---- what a log is doing ---- */
+	{"LambdaLabsML/examples#41", "Epoch 0: 100%|#| 209/209, global_step=208.0\nWriting checkpoint.\nKilled\n", 1, "hold less while it saves", "instead of gathering", NULL,
+	 OOM_CRASH_SAVE, "whatever is done with a checkpoint but for reading it"},
+	{"microsoft/Bringing-Old-Photos-Back-to-Life#127", "processing p001.TIF\nSkip p001.png due to an error:\n" CARD, 4, "smaller images", "DataLoader", NULL, OOM_CRASH_INFERENCE,
+	 "files that are worked through on a card"},
+	{"vllm-project/vllm#17250", "WARNING [profiling.py:245] The sequence length used for profiling (max_num_batched_tokens / max_num_seqs = 20000) is too short to hold the "
+				    "multi-modal embeddings. This may cause inputs to fail during inference.\nERROR [engine.py:448] " CARD, 1, "limit_mm_per_prompt", NULL,
+	 "trial of its largest batch", OOM_CRASH_INIT, "a warning speaks of what may happen elsewhere"},
+	{"Linaqruf/kohya-trainer#148", "load StableDiffusion checkpoint\nloading u-net: ok\nsubprocess.CalledProcessError: Command '['python', 'train_network.py']' died with "
+				       "<Signals.SIGKILL: 9>.\n", 1, "--lowram", "fsdp", NULL, OOM_CRASH_LOAD, "sd-scripts load to the card on request"},
+};
+
+static bool holds(const char *const *texts, size_t n, const char *word)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strstr(texts[i], word))
+			return true;
+	return false;
+}
+
+static bool fixes(const struct oom_crash_answer *a, size_t within, const char *word)
+{
+	const char *texts[OOM_ANSWER_FIXES];
+
+	for (size_t i = 0; i < a->n_fix; i++)
+		texts[i] = a->fix[i];
+	return holds(texts, a->n_fix < within ? a->n_fix : within, word);
+}
+
+static bool says(const struct oom_crash_answer *a, const char *word)
+{
+	const char *texts[OOM_ANSWER_EVIDENCE];
+
+	for (size_t i = 0; i < a->n_evidence; i++)
+		texts[i] = a->evidence[i];
+	return holds(texts, a->n_evidence, word);
+}
+
+static void test_forms(void **state)
+{
+	int bad = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		struct oom_crash c;
+		struct oom_crash_answer a;
+
+		assert_true(oom_crash_decode(want[i].text, strlen(want[i].text), &c));
+		oom_crash_answer(&c, &a);
+		if (c.phase != want[i].phase) {
+			print_error("%s (%s): phase \"%s\"\n", want[i].after, want[i].reason, oom_crash_phase_str(c.phase));
+			bad++;
+		}
+		if (!fixes(&a, want[i].within, want[i].first)) {
+			print_error("%s (%s): \"%s\" is not among the first, which begin with \"%s\"\n", want[i].after, want[i].reason, want[i].first, a.fix[0]);
+			bad++;
+		}
+		if (want[i].never && fixes(&a, OOM_ANSWER_FIXES, want[i].never)) {
+			print_error("%s (%s): \"%s\" is offered\n", want[i].after, want[i].reason, want[i].never);
+			bad++;
+		}
+		if (want[i].evidence && !says(&a, want[i].evidence)) {
+			print_error("%s (%s): no word of \"%s\"\n", want[i].after, want[i].reason, want[i].evidence);
+			bad++;
+		}
+	}
+	assert_int_equal(bad, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
