@@ -105,6 +105,7 @@ static const char *const ran_out[OOM_CAUSES] = {
 	[OOM_CAUSE_WATERMARK_CAP] = "%s met a limit that was set, not the end of the memory%s",
 	[OOM_CAUSE_FRAGMENTATION] = "%s had enough memory, but in pieces too small%s",
 };
+static const char in_pieces_perhaps[] = "%s ran out of device memory, perhaps only for want of one piece that is large enough%s";
 
 /* Of the device's memory, with what the cause says about its numbers. */
 static size_t of_device(const struct oom_crash *c, enum oom_cause cause, const char *when, char *out, size_t size)
@@ -117,7 +118,8 @@ static size_t of_device(const struct oom_crash *c, enum oom_cause cause, const c
 	/* others hold some of it, this process most */
 	const bool shared = cause == OOM_CAUSE_OTHER_PROCESS && c->known[OOM_CRASH_TOTAL] &&
 			    c->bytes[OOM_CRASH_ALLOCATED] > c->bytes[OOM_CRASH_TOTAL] / 2;
-	size_t n = put(out, 0, size, shared ? "%s ran out of device memory, part of which others hold%s" :
+	const bool perhaps = cause == OOM_CAUSE_FRAGMENTATION && c->cause[0].confidence < 0.65;
+	size_t n = put(out, 0, size, shared ? "%s ran out of device memory, part of which others hold%s" : perhaps ? in_pieces_perhaps :
 				     ran_out[cause] ? ran_out[cause] : plain, oom_program_of(c)->title, when);
 
 	if (cause == OOM_CAUSE_KV_CACHE && tried && left)

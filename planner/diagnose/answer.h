@@ -79,6 +79,8 @@ enum oom_lever {
 	OOM_LEVER_LESS,         /* less of whatever it is, where nobody says what ran */
 	OOM_LEVER_WIDE,         /* one weight that is larger than the card */
 	OOM_LEVER_SAVE_HOST,    /* what saving takes of the host's memory */
+	OOM_LEVER_KEEP,         /* what was kept in the host's memory before */
+	OOM_LEVER_ARRAY_HUGE,   /* one array that no host holds */
 	OOM_LEVERS
 };
 /* A bit of oom_crash.set. */
@@ -125,6 +127,13 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 /* fixes_order.c: at most so many, in order; those behind the last are 0. NULL: nobody knows what ran. */
 enum { OOM_MAX_LEVERS = 6 };
 const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause);
+/* A script of somebody's own: no program shows, or only the library of a model that has no vocabulary. */
+static inline bool oom_own_script(const struct oom_crash *c)
+{
+	const struct oom_program *const p = oom_program_of(c);
+
+	return !*p->name || (p->activity == OOM_ACTIVITY_LIBRARY && !c->language && c->task != OOM_TASK_UNKNOWN);
+}
 /* What the program that ran calls it; and whether in words of its own, not everybody's. */
 const char *oom_lever_of(const struct oom_crash *c, enum oom_lever lever);
 bool oom_lever_own(const struct oom_crash *c, enum oom_lever lever);
@@ -136,6 +145,12 @@ void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const
 void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const char *condition, enum oom_lever lever);
 /* fixes_open.c: where the text does not say what ran. */
 void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
+/* fixes_host.c: one array in the host's memory, before and behind what gives it more of that; so many GiB that a second
+ * copy of weights is not meant, or that no host has it. */
+void oom_fixes_host(const struct oom_crash *c, struct oom_crash_answer *a);
+void oom_fixes_host_behind(const struct oom_crash *c, struct oom_crash_answer *a);
+bool oom_host_array(const struct oom_crash *c);
+bool oom_host_array_huge(const struct oom_crash *c);
 /* What such a message was short of, in bytes; 0: it does not say. */
 uint64_t oom_shortage(const struct oom_crash *c);
 /* One more thing to do; what another says already is not said again. */

@@ -16,6 +16,8 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(LESS) = "less at once: a smaller batch; where it is one already, shorter sequences, smaller images or fewer points",
 	  L(WIDE) = "one weight of the model is larger than the card: a layer or embedding as wide as the data has words, nodes, pixels or classes, or a wrong number "
 		    "in its configuration; make it smaller or sparse, or keep it on the host",
+	  L(KEEP) = "keep less in the host's memory: a smaller replay buffer or data set cache (buffer_size, cache=False), no lists of frames or results, fewer data workers",
+	  L(ARRAY_HUGE) = "no common host holds it: a sparse form, chunks or a file on disk (np.memmap, zarr, backed mode), or a shape that nobody meant (all pairs of n items, a wrong count)",
 	  L(SAVE_HOST) = "hold less while it saves: weights alone where optimizer states or averaged (EMA) weights are not needed, each rank its own shard, tensor by tensor "
 			 "(safetensors) instead of one pickle of all",
 	  L(ADAPTER) = "train adapters (LoRA) instead of all weights (this changes what is learnt)",

@@ -74,13 +74,6 @@ void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const 
 	add(c, a, condition, lever);
 }
 
-/* One array, not the sum of many, took the host's memory. */
-static bool big_array(const struct oom_crash *c)
-{
-	return oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] &&
-	       c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30;
-}
-
 /* They free weights, states or what is kept for the backward pass: beside one tensor that is larger than the card
  * they change nothing. */
 static bool spares_the_rest(enum oom_lever l)
@@ -126,7 +119,7 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	if (l == OOM_LEVER_PLACE && c->part == OOM_PART_WEIGHTS)
 		return true;
 	/* images of one size have no longest */
-	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l))
+	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l) && c->task != OOM_TASK_AUDIO)
 		return true;
 	/* who has no vocabulary has no logits to speak of */
 	return (l == OOM_LEVER_LOGITS && (!oom_lever_own(c, OOM_LEVER_LOGITS) || (!c->language && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE)))) ||
@@ -184,13 +177,16 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	if (of_memory && c->sees && work != OOM_WORK_LOADING && work != OOM_WORK_SAVING && work != OOM_WORK_UNKNOWN && !oom_lever_own(c, OOM_LEVER_TILE) &&
 	    (c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_INFERENCE || c->part == OOM_PART_WARMUP || c->phase == OOM_CRASH_EVAL))
 		add(c, a, "", OOM_LEVER_PIXELS);
-	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c))
-		add(c, a, "", OOM_LEVER_LONGEST);
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c)) {
+		if (is_pointless(c, cause, OOM_LEVER_LONGEST) && oom_own_script(c) && !part)
+			oom_fix_add(a, "", "look at that one request first: a sample far larger than the others, or a matrix of all against all");
+		else
+			add(c, a, "", OOM_LEVER_LONGEST);
+	}
 	if (of_memory && engine)
 		add(c, a, "", OOM_LEVER_ROOM);
-	/* an engine's states are no array that anybody meant smaller */
-	if (cause == OOM_CAUSE_HOST_RAM && big_array(c) && !(c->phase == OOM_CRASH_INIT && oom_lever_own(c, OOM_LEVER_HOST)))
-		add(c, a, "", OOM_LEVER_ARRAY);
+	if (cause == OOM_CAUSE_HOST_RAM)
+		oom_fixes_host(c, a);
 	/* a limit that somebody set: of the host's memory, or of a pool */
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)
 		oom_fix_add(a, "", oom_format_of(c)->limit);
@@ -221,7 +217,7 @@ static uint64_t fix_by_levers(const struct asked *q, struct oom_crash_answer *a)
 		if (is_set(c, l))
 			told_already |= OOM_SET(l);
 		/* one array is no second copy of the weights; of the limit, all is said above */
-		if (is_set(c, l) || is_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && big_array(c)) ||
+		if (is_set(c, l) || is_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && oom_host_array(c)) || (l == OOM_LEVER_HOST && oom_host_array_huge(c)) ||
 		    (told && l == OOM_LEVER_HOST && !oom_lever_own(c, l)))
 			continue;
 		add(c, a, if_it_was(q, l), instead(c, q->cause, l));
@@ -329,6 +325,23 @@ static void fix_at_least(const struct asked *q, struct oom_crash_answer *a)
 	}
 }
 
+/* What inference does without costs nothing that was learnt: the run's own options, whose names its owner knows, stand
+ * before advice in general. */
+static void put_told_first(struct oom_crash_answer *a)
+{
+	size_t to = 0;
+
+	for (size_t i = 0; i < a->n_fix; i++) {
+		char one[sizeof(a->fix[0])];
+
+		if (!strstr(a->fix[i], " -> "))
+			continue;
+		memcpy(one, a->fix[i], sizeof(one));
+		memmove(a->fix[to + 1], a->fix[to], (i - to) * sizeof(a->fix[0]));
+		memcpy(a->fix[to++], one, sizeof(one));
+	}
+}
+
 uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
 {
 	const struct asked q = {c, work, cause, oom_levers(c, work, cause),
@@ -342,11 +355,15 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	}
 	told_already = fix_this_text(&q, a);
 	told_already |= fix_by_levers(&q, a);
+	if (cause == OOM_CAUSE_HOST_RAM)
+		oom_fixes_host_behind(c, a);
 	if (of_memory_leaks(&q))
 		add(c, a, "", OOM_LEVER_LEAK);
 	fix_beside_others(&q, a);
 	fix_behind(&q, a);
 	fix_what_remains(&q, a);
 	fix_at_least(&q, a);
+	if (work == OOM_WORK_INFERENCE && oom_own_script(c))
+		put_told_first(a);
 	return told_already;
 }

@@ -31,7 +31,7 @@ static bool one_is_large(const struct oom_crash *c)
 /* Code that computes stands above the message: no weights are being loaded. */
 static bool computes(const struct oom_crash *c)
 {
-	return c->phase == OOM_CRASH_FORWARD || c->trains || c->traceback || *c->own_line || *c->program_total || *c->largest ||
+	return c->phase == OOM_CRASH_FORWARD || c->trains || c->traceback || *c->own_line || *c->program_total || *c->largest || c->first_dimension ||
 	       (c->part != OOM_PART_UNKNOWN && c->part != OOM_PART_WEIGHTS && c->part != OOM_PART_RESTORED);
 }
 
@@ -45,7 +45,7 @@ static void open_lever(const struct oom_crash *c, struct oom_crash_answer *a, co
 /* A runtime or library whose words for less at once differ in a training: both are said. */
 static bool says_both(const struct oom_crash *c)
 {
-	return oom_lever_own(c, OOM_LEVER_BATCH) || oom_lever_own(c, OOM_LEVER_REQUESTS);
+	return oom_lever_own(c, OOM_LEVER_BATCH) || (oom_lever_own(c, OOM_LEVER_REQUESTS) && !oom_lever_own(c, OOM_LEVER_LESS));
 }
 
 /* What keeps less for the backward pass, in one line. */
@@ -67,6 +67,8 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 	const bool large = (cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_BUFFER_LIMIT) && one_is_large(c);
 	const bool of_part_alone = oom_part_of(c)->trains || oom_part_of(c)->runs;
 
+	if (c->sees)
+		oom_fix_lever(c, a, "", OOM_LEVER_PIXELS);
 	of_part(c, a);
 	if (large && !of_part_alone)
 		oom_fix_add(a, "", "look at that one request first: an input far longer or larger than the others, or a matrix of all against all "

@@ -63,6 +63,7 @@ static const struct {
 	{CAUSE(FRAGMENTATION), TRAINING, 0, DO(V(FRAGMENT), V(BATCH), V(LONGEST), V(RECOMPUTE), V(PRECISION))},
 	{CAUSE(FRAGMENTATION), INFERENCE | SERVER_SETUP, 0, DO(V(FRAGMENT), V(REQUESTS), V(CONTEXT))},
 	{CAUSE(FRAGMENTATION), LOADING, 0, DO(V(FRAGMENT), V(LOAD))},
+	{CAUSE(FRAGMENTATION), UNKNOWN, 0, DO(V(FRAGMENT), V(LESS))},
 	{CAUSE(FRAGMENTATION), ANY, 0, DO(V(FRAGMENT))},
 	/* too much, or nobody knows why */
 	{ANY, TRAINING, BIT(OOM_CRASH_OPTIMIZER), DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(ADAPTER))},
@@ -94,6 +95,8 @@ static const enum oom_lever of_images[OOM_MAX_LEVERS] = DO(V(BATCH), V(PRECISION
 static const enum oom_lever of_graphs[OOM_MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V(REQUESTS), V(CONTEXT), V(SPREAD));
 /* By the model's name: no batch is small enough for weights, or states, that are larger than the card. */
 static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(OFFLOAD));
+/* whoever started a script on a card that is too small may have no second one */
+static const enum oom_lever of_own_weights[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD));
 static const enum oom_lever of_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
 static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(RECOMPUTE), V(PRECISION));
 /* A training that is set up: states and gradients are made beside the weights. */
@@ -113,6 +116,9 @@ static const enum oom_lever of_own_full[OOM_MAX_LEVERS] = DO(V(NO_GRAD), V(REQUE
 /* Of a script of one's own that has no weights of billions: what it makes before it works, or who else is there. */
 static const enum oom_lever of_own_setups[OOM_MAX_LEVERS] = DO(V(LESS), V(OTHERS));
 static const enum oom_lever of_silent_setups[OOM_MAX_LEVERS] = DO(V(OTHERS), V(LESS));
+/* One picture, clip or recording after the other: there is no batch to halve, unless the command says so. */
+static const enum oom_lever of_own_inputs[OOM_MAX_LEVERS] = DO(V(CONTEXT), V(NO_GRAD), V(REQUESTS), V(QUANT));
+static const enum oom_lever of_own_full_inputs[OOM_MAX_LEVERS] = DO(V(NO_GRAD), V(CONTEXT), V(QUANT), V(REQUESTS));
 static const enum oom_lever of_refusals[OOM_MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
 static const enum oom_lever of_training_loads[OOM_MAX_LEVERS] = DO(V(LOAD), V(SHARD));
 static const enum oom_lever of_restored[OOM_MAX_LEVERS] = DO(V(RESTORE), V(SHARD), V(OPTIMIZER));
@@ -139,7 +145,7 @@ const char *oom_lever_of(const struct oom_crash *c, enum oom_lever l)
 {
 	const char *const text = of_program(c, l), *const task = oom_task_dialect(c);
 
-	return !text || !task || c->language || !oom_runtime_is(c, OOM_RUNTIME_TORCH) || oom_lever_own(c, l) ? text : oom_lever_in(task, "torch", l);
+	return !text || !task || c->language || !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST) || oom_lever_own(c, l) ? text : oom_lever_in(task, "torch", l);
 }
 
 /* Refused though more than the request is said to be free: a smaller one need not fare better. */
@@ -165,6 +171,11 @@ static bool fills_alone(const struct oom_crash *c)
 
 	return total > 0 && (process > reserved ? process : reserved) >= 0.97 * total && (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.75 * total &&
 	       !oom_alone_too_large(c) && oom_runtime_is(c, OOM_RUNTIME_CARD);
+}
+
+static bool one_input(const struct oom_crash *c)
+{
+	return oom_task_dialect(c) && c->task != OOM_TASK_GRAPHS && c->task != OOM_TASK_AGENTS && !oom_told_first(c, OOM_ABOUT_BATCH);
 }
 
 /* More is held than the share that the server was given: it is not the cache, which fits into what the weights leave. */
@@ -204,11 +215,11 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 	/* XLA compiles a whole step */
 	if (short_of && work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
 		return of_compiled_steps;
-	if (short_of && oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING))
-		return work == OOM_WORK_TRAINING ? of_states : of_weights;
+	if (short_of && oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING || work == OOM_WORK_UNKNOWN))
+		return work == OOM_WORK_TRAINING ? of_states : *p->name ? of_weights : of_own_weights;
 	if (short_of && work == OOM_WORK_TRAINING && in_second_step(c))
 		return of_second_steps;
-	if (short_of && work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) &&
+	if (short_of && work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_GRAPH) &&
 	    (!oom_lever_of(c, OOM_LEVER_ADAPTER) || (!c->language && !oom_lever_own(c, OOM_LEVER_ADAPTER))) && !(c->sharded && oom_lever_own(c, OOM_LEVER_SHARD)))
 		return of_images;
 	if (short_of && c->part == OOM_PART_GRAPHS && p->activity == OOM_ACTIVITY_SERVES)
@@ -229,10 +240,10 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 	if (short_of && work == OOM_WORK_INFERENCE && p->activity == OOM_ACTIVITY_SERVES)
 		return of_servers;
 	/* without weights of billions it is not they that fill the card */
-	if (short_of && work == OOM_WORK_INFERENCE && fills_alone(c) && (*p->name || c->language))
+	if (short_of && work == OOM_WORK_INFERENCE && fills_alone(c) && (!oom_own_script(c) || c->language))
 		return of_full_cards;
-	if (short_of && work == OOM_WORK_INFERENCE && !*p->name && oom_runtime_is(c, OOM_RUNTIME_TORCH))
-		return fills_alone(c) ? of_own_full : of_own_scripts;
+	if (short_of && work == OOM_WORK_INFERENCE && oom_own_script(c) && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+		return one_input(c) ? fills_alone(c) ? of_own_full_inputs : of_own_inputs : fills_alone(c) ? of_own_full : of_own_scripts;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if ((rows[i].causes & BIT(cause)) && (rows[i].works & BIT(work)) &&
 		    (!rows[i].phases || rows[i].phases & BIT(c->phase)))

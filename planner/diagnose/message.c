@@ -185,6 +185,17 @@ static void rename_by_class(struct oom_crash *c, const char *begin, const char *
 		snprintf(c->framework, sizeof(c->framework), "%s", "cuda");
 }
 
+/* TensorFlow's own kernels log words that JAX prints too; what JAX took over of TensorFlow lies under external/. */
+static void rename_by_logger(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	const char *const line = oom_line_begin(begin, at), *const kernel = oom_text_find(line, oom_line_end(at, end), "tensorflow/core/framework/");
+
+	if (strcmp(c->format, "xla-resource-exhausted") || !kernel || (kernel > line && kernel[-1] == '/'))
+		return;
+	snprintf(c->framework, sizeof(c->framework), "%s", "tensorflow");
+	snprintf(c->format, sizeof(c->format), "%s", "tf-oom-tensor");
+}
+
 static bool of_torch(const struct oom_crash *c)
 {
 	return oom_format_is(c, OOM_FORMAT_SENTENCE) && oom_runtime_is(c, OOM_RUNTIME_TORCH);
@@ -299,6 +310,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 	rename_wrapped(c, oom_format_is(c, OOM_FORMAT_NAMED_ON_LINE) ? oom_line_begin(begin, at) : at, end);
 	rename_by_text(c, begin, end);
 	rename_by_class(c, begin, end);
+	rename_by_logger(c, begin, at, end);
 	if (of_torch(c)) {
 		oom_torch_numbers(c, flat, stop);
 		broken_words(c, begin, at, end);

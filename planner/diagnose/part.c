@@ -365,8 +365,10 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	static const char *const traces[] = {"torch/onnx/", "torch\\onnx\\", "torch.onnx.export(", "TracerWarning",
 					     "torch/jit/_trace.py", "optimum/exporters", NULL};
 	/* models of language have a vocabulary */
-	static const char *const language[] = {"vocab", "log_prob", "logprob", "transformers", "ForCausalLM", "lm_head", "llama", "Llama", "gpt", "GPT",
-					       "Qwen", "qwen", "megatron", "trl", "unsloth", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", "trainer.py", NULL};
+	static const char *const language[] = {"vocab", "log_prob", "logprob", "ForCausalLM", "lm_head", "llama", "Llama", "gpt", "GPT",
+					       "Qwen", "qwen", "megatron", "trl", "unsloth", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", NULL},
+				 /* as a rule, but for the models of sound and sight that they hold as well */
+				 *const mostly[] = {"transformers", "trainer.py", NULL};
 	/* of models that see, not of those that draw */
 	static const char *const pixels[] = {"max_pixels", "_vl/", "_vl.py", "vision_tower", "pixel_values", "grid_thw", "limit_mm_per_prompt", "limit-mm-per-prompt",
 					     "multi-modal", "multimodal", "vision_model", NULL};
@@ -376,7 +378,7 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	struct oom_span s;
 
 	c->part = OOM_PART_UNKNOWN;
-	c->language = any(begin, end, language);
+	c->language = any(begin, end, language) || (any(begin, end, mostly) && c->task != OOM_TASK_AUDIO && c->task != OOM_TASK_IMAGES && c->task != OOM_TASK_VIDEO);
 	c->sees = any(begin, end, pixels);
 	if (oom_text_find(line, oom_line_end(at, end), "warmup model") || oom_text_find(line, oom_line_end(at, end), "determine_num_available_blocks") ||
 	    oom_text_find(line, oom_line_end(at, end), "determine_available_memory")) {

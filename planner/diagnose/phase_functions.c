@@ -140,6 +140,9 @@ bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *
 
 			if (!file || !by_name(c, file, oom_text_find(file, stop, ".py"), 0.6))
 				continue;
+			/* "data/loader.py" loads no model */
+			if (c->phase == OOM_CRASH_LOAD && oom_text_find(from, file, "data"))
+				c->phase = OOM_CRASH_DATA;
 		}
 		if (c->phase != OOM_CRASH_FORWARD)
 			/* a forward pass inside a training step is the forward pass */

@@ -22,7 +22,9 @@ static bool differentiates(const struct oom_crash *c, const char *begin, const c
 			return true;
 	for (size_t i = 0; oom_does_either(does) && i < COUNT(launchers); i++)
 		if (oom_text_find(begin, end, launchers[i]))
-			return c->phase != OOM_CRASH_INFERENCE && c->phase != OOM_CRASH_EVAL;
+			/* of one process it says nothing */
+			return c->phase != OOM_CRASH_INFERENCE && c->phase != OOM_CRASH_EVAL && !oom_text_find(begin, end, "nproc_per_node 1 ") &&
+			       !oom_text_find(begin, end, "nproc_per_node=1 ") && !oom_text_find(begin, end, "nproc-per-node 1 ");
 	return false;
 }
 

@@ -85,7 +85,7 @@ static const struct oom_program programs[] = {
 	{"ultralytics", "Ultralytics", OOM_ACTIVITY_EITHER, "ultralytics", {"@ultralytics", "yolov5", "@yolov", "Ultralytics", "yolo train", "yolo detect",
 	    "yolo task", "YOLOv8", "YOLOV11", "AutoBatch: "}, NULL, {NULL}},
 	{"detectron2", "detectron2", OOM_ACTIVITY_EITHER, "detectron2", {"@detectron2", "d2.engine"}, NULL, {NULL}},
-	{"mmengine", "the OpenMMLab program", OOM_ACTIVITY_EITHER, "mmengine", {"@mmengine", "@mmdet", "@mmcv", "@mmseg", "mmseg", "@mmrotate", "@mmdet3d", "@mmpose",
+	{"mmengine", "the OpenMMLab program", OOM_ACTIVITY_EITHER, "mmengine", {"@mmengine", " - mmengine - ", " - mmdet - ", "@mmdet", "@mmcv", "@mmseg", "mmseg", "@mmrotate", "@mmdet3d", "@mmpose",
 	    "@mmaction", "@mmocr"}, NULL, {NULL}},
 	{"openpcdet", "OpenPCDet", OOM_ACTIVITY_EITHER, "openpcdet", {"@pcdet", "OpenPCDet"}, NULL, {NULL}},
 	{"stable-baselines3", "Stable-Baselines3", OOM_ACTIVITY_EITHER, "sb3", {"@stable_baselines3", "@sb3_contrib", "@stable_baselines"}, NULL, {NULL}},
@@ -100,7 +100,7 @@ static const struct oom_program programs[] = {
 	{"folding-torch", "the folding program", OOM_ACTIVITY_EITHER, "folding-torch", {"@openfold", "@boltz", "@chai_lab", "@protenix", "esmfold", "EsmFold"}, NULL, {"lightning"}},
 	{"nerfstudio", "nerfstudio", OOM_ACTIVITY_TRAINS, "nerfstudio", {"@nerfstudio", "splatfacto", "nerfacto", "ns-train"}, NULL, {NULL}},
 	{"gaussian-splatting", "Gaussian splatting", OOM_ACTIVITY_TRAINS, "splatting",
-	 {"gaussian-splatting", "@gaussian_renderer", "diff_gaussian_rasterization", "rasterize_gaussians", "gaussian_model.py", "@gsplat"}, NULL, {NULL}},
+	 {"gaussian-splatting", "Gaussian-Splatting", "gaussian_splatting", "@gaussian_renderer", "diff_gaussian_rasterization", "rasterize_gaussians", "gaussian_model.py", "@gsplat"}, NULL, {NULL}},
 	{"monai", "MONAI", OOM_ACTIVITY_EITHER, "monai", {"@monai", "sliding_window_inference", "MONAI", "SwinUNETR"}, NULL, {NULL}},
 	{"nnunet", "nnU-Net", OOM_ACTIVITY_EITHER, "nnunet", {"@nnunetv2", "@nnunet", "@batchgenerators", "nnUNet", "Prediction on device was unsuccessful"}, NULL, {NULL}},
 	{"spacy", "spaCy", OOM_ACTIVITY_EITHER, "spacy", {"@spacy", "@spacy_transformers"}, NULL, {NULL}},
@@ -131,11 +131,11 @@ static const struct oom_program programs[] = {
 	/* scripts of their own around models that draw */
 	{"image-model", "the image model's program", OOM_ACTIVITY_EITHER, "image-model",
 	 {"flux", "FLUX", "Flux", "sdxl", "SDXL", "stable-diffusion", "stable_diffusion", "StableDiffusion", "HunyuanVideo", "hyvideo", "hunyuan", "CogVideo",
-	     "Wan2."},
+	     "cogvideo", "Wan2."},
 	 "diffusers-train", {NULL}},
 	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}, NULL, {NULL}},
 	{"server", "the server", OOM_ACTIVITY_SERVES, "transformers", {" serve --", "api_server", "/v1/chat/completions", "@uvicorn", "@fastapi"}, NULL, {NULL}},
-	{"colabfold", "the folding program", OOM_ACTIVITY_INFERS, "folding", {"@colabfold", "@alphafold", "@alphafold3", "AlphaFold", "run_alphafold"}, NULL, {NULL}},
+	{"colabfold", "the folding program", OOM_ACTIVITY_INFERS, "folding", {"@colabfold", "Running colabfold", "Not Enough GPU memory?", "@alphafold", "@alphafold3", "AlphaFold", "run_alphafold"}, NULL, {NULL}},
 };
 
 /* A library on a runtime that is not PyTorch's speaks that runtime's words; a program with options of its own keeps
@@ -145,6 +145,9 @@ const char *oom_program_dialect(const struct oom_crash *c, bool trains)
 	const struct oom_program *const p = oom_program_of(c);
 
 	if (*p->name && oom_does_either(p->activity) && !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST))
+		return oom_runtime_named(c->framework)->as.dialect;
+	/* recordings and pictures have no prompts */
+	if (!trains && *p->name && oom_own_script(c))
 		return oom_runtime_named(c->framework)->as.dialect;
 	/* a loop of one's own around a model of the library has no options of its Trainer's */
 	if (trains && p->activity == OOM_ACTIVITY_LIBRARY && (*c->own_line || c->notebook) && !strstr(c->own_line, "trainer."))

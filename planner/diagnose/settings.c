@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "answer.h"
+#include "tables.h"
 
 enum { LONGEST_NAME = 48, LONGEST_VALUE = 40 };
 
@@ -397,6 +397,9 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	oom_told_printed(c, begin, end);
 	c->notebook = oom_text_find(begin, end, "Cell In[") || oom_text_find(begin, end, "<ipython-input") || oom_text_find(begin, end, "/tmp/ipykernel_") ||
 		      oom_text_find(begin, end, "Input \x1b[") || oom_text_find(begin, end, "Input In [");
+	/* TensorFlow printed a shape that begins with one image */
+	if (c->first_dimension == 1 && oom_runtime_is(c, OOM_RUNTIME_GRAPH))
+		c->set |= OOM_SET(OOM_LEVER_BATCH);
 	/* accelerate halved it until nothing was left */
 	if (oom_text_find(begin, end, "No executable batch size found"))
 		c->set |= OOM_SET(OOM_LEVER_BATCH);

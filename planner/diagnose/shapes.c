@@ -43,6 +43,9 @@ void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end
 		p = *stop == ',' ? stop + 1 : stop;
 	}
 	images(c, d, dimensions);
+	/* the weights of a convolution: rows and columns of its kernel first */
+	if (dimensions == 4 && d[0] <= 11 && d[0] == d[1])
+		first = 0;
 	if (dimensions > 2 && first >= 1 && first < 1e9)
 		c->first_dimension = (int64_t)first;
 	type = oom_text_find(p, end, "type ");

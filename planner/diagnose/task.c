@@ -19,14 +19,14 @@ static const struct {
 	{"forcefield", OOM_TASK_ATOMS},
 	{"graph", OOM_TASK_GRAPHS}, {"=gnn", OOM_TASK_GRAPHS}, {"=gcn", OOM_TASK_GRAPHS}, {"=gat", OOM_TASK_GRAPHS}, {"=adj", OOM_TASK_GRAPHS},
 	{"adjacency", OOM_TASK_GRAPHS}, {"pygcn", OOM_TASK_GRAPHS}, {"pygat", OOM_TASK_GRAPHS},
-	{"gym", OOM_TASK_AGENTS}, {"isaac", OOM_TASK_AGENTS}, {"=envs", OOM_TASK_AGENTS}, {"=env", OOM_TASK_AGENTS}, {"replay", OOM_TASK_AGENTS},
+	{"gym", OOM_TASK_AGENTS}, {"isaac", OOM_TASK_AGENTS}, {"replay", OOM_TASK_AGENTS},
 	{"=agent", OOM_TASK_AGENTS}, {"=agents", OOM_TASK_AGENTS}, {"mujoco", OOM_TASK_AGENTS}, {"legged", OOM_TASK_AGENTS}, {"=dqn", OOM_TASK_AGENTS},
 	{"=sac", OOM_TASK_AGENTS}, {"dreamer", OOM_TASK_AGENTS},
 	{"audio", OOM_TASK_AUDIO}, {"waveform", OOM_TASK_AUDIO}, {"=wav", OOM_TASK_AUDIO}, {"=wavs", OOM_TASK_AUDIO}, {"=mel", OOM_TASK_AUDIO},
 	{"=mels", OOM_TASK_AUDIO}, {"spectrogram", OOM_TASK_AUDIO}, {"speech", OOM_TASK_AUDIO}, {"=asr", OOM_TASK_AUDIO}, {"=tts", OOM_TASK_AUDIO},
 	{"vocoder", OOM_TASK_AUDIO}, {"speaker", OOM_TASK_AUDIO}, {"hifigan", OOM_TASK_AUDIO}, {"voice", OOM_TASK_AUDIO}, {"conformer", OOM_TASK_AUDIO},
 	{"demucs", OOM_TASK_AUDIO}, {"hubert", OOM_TASK_AUDIO}, {"=music", OOM_TASK_AUDIO},
-	{"video", OOM_TASK_VIDEO}, {"=frames", OOM_TASK_VIDEO}, {"=clips", OOM_TASK_VIDEO}, {"optical", OOM_TASK_VIDEO},
+	{"=avi", OOM_TASK_VIDEO}, {"=mov", OOM_TASK_VIDEO}, {"video", OOM_TASK_VIDEO}, {"=frames", OOM_TASK_VIDEO}, {"=clips", OOM_TASK_VIDEO}, {"optical", OOM_TASK_VIDEO},
 	{"volume", OOM_TASK_VOLUMES}, {"=ct", OOM_TASK_VOLUMES}, {"=mri", OOM_TASK_VOLUMES}, {"brats", OOM_TASK_VOLUMES}, {"nifti", OOM_TASK_VOLUMES},
 	{"unetr", OOM_TASK_VOLUMES},
 	{"image", OOM_TASK_IMAGES}, {"=img", OOM_TASK_IMAGES}, {"=imgs", OOM_TASK_IMAGES}, {"pixel", OOM_TASK_IMAGES}, {"conv", OOM_TASK_IMAGES},
@@ -35,7 +35,7 @@ static const struct {
 	{"interpolate", OOM_TASK_IMAGES}, {"stereo", OOM_TASK_IMAGES}, {"disparity", OOM_TASK_IMAGES}, {"discriminator", OOM_TASK_IMAGES},
 	{"esrgan", OOM_TASK_IMAGES}, {"restor", OOM_TASK_IMAGES}, {"deblur", OOM_TASK_IMAGES}, {"matting", OOM_TASK_IMAGES}, {"=vit", OOM_TASK_IMAGES},
 	{"swin", OOM_TASK_IMAGES}, {"=depth", OOM_TASK_IMAGES}, {"=png", OOM_TASK_IMAGES}, {"=jpg", OOM_TASK_IMAGES}, {"photo", OOM_TASK_IMAGES},
-	{"=face", OOM_TASK_IMAGES}, {"camera", OOM_TASK_IMAGES}, {"batchnorm", OOM_TASK_IMAGES},
+	{"=face", OOM_TASK_IMAGES}, {"resolution", OOM_TASK_IMAGES}, {"camera", OOM_TASK_IMAGES}, {"batchnorm", OOM_TASK_IMAGES},
 };
 
 static bool letter(char c)

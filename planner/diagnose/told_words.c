@@ -173,8 +173,15 @@ static void apply(const struct oom_crash *c, const struct oom_crash_told *t, cha
 	}
 	way = way_of(to);
 	if (!way) {
-		if (has_value(to, &v) && t->value <= v)
+		if (!has_value(to, &v))
+			return;
+		if (t->value <= v) {
 			drop(words, from);
+			return;
+		}
+		/* the value that the words themselves give */
+		snprintf(rest, sizeof(rest), "%s", to + 1 + strcspn(to + 1, " ,;:("));
+		snprintf(from, size - (size_t)(from - words), "%s %.10g -> %.10g%s", t->name, t->value, v, rest);
 		return;
 	}
 	next = moved(c, t, way);

@@ -87,6 +87,34 @@ static const struct {
 	 "trial of its largest batch", OOM_CRASH_INIT, "a warning speaks of what may happen elsewhere"},
 	{"Linaqruf/kohya-trainer#148", "load StableDiffusion checkpoint\nloading u-net: ok\nsubprocess.CalledProcessError: Command '['python', 'train_network.py']' died with "
 				       "<Signals.SIGKILL: 9>.\n", 1, "--lowram", "fsdp", NULL, OOM_CRASH_LOAD, "sd-scripts load to the card on request"},
+	/* ---- one input after the other; the host's arrays; what is set by a shape ---- */
+	{"Nightmare-n/DepthAnyVideo#16", "python run_infer.py --data_path ./demos/mammoth.mp4 --output_dir ./o/ --max_resolution 960\nRuntimeError: CUDA error: out of memory\n", 1,
+	 "--max_resolution 960 -> 704", "device_map", NULL, OOM_CRASH_INFERENCE, "its own option before advice in general"},
+	{"henry123-boy/SpaTrackerV2#32", "python inference.py --video_name=running --fps=3\n" CARD, 1, "fewer frames at a time", NULL, NULL, OOM_CRASH_INFERENCE, "one clip has no batch"},
+	{"MahmoudAshraf97/whisper-diarization#286", TRACE AT("/c/envs/ml/site-packages/ctc_aligner/utils.py", "generate_emissions", "e = model(x)")
+						  AT("/c/envs/ml/site-packages/transformers/models/wav2vec2/modeling_wav2vec2.py", "forward", "o = self.wav2vec2(x)") "RuntimeError: " CARD, 2,
+	 "shorter pieces", "prompts", NULL, OOM_CRASH_INFERENCE, "recordings have no prompts"},
+	{"meta-llama/llama#455", "torchrun --nproc_per_node 1 example_text_completion.py --ckpt_dir llama-2-13b/ --max_batch_size 4\nRuntimeError: " CARD, 1,
+	 "quantised to 8 or 4 bits", "smaller batch", "whatever the batch", OOM_CRASH_UNKNOWN, "26 GB of weights on a card of 23.5 GiB"},
+	{"huggingface/diffusers#10994", "accelerate launch train_dreambooth_lora_flux.py --train_batch_size=2 --guidance_scale=1\n" CARD, 1,
+	 "--train_batch_size 2 -> 1 with", "device_map", NULL, OOM_CRASH_TRAIN_STEP, "a word of drawing among a training's options"},
+	{"starry-sky6688/MARL-Algorithms#61", "MemoryError: Unable to allocate 27.5 MiB for an array with shape (32, 400, 282) and data type float64\n", 1, "a smaller replay buffer", NULL,
+	 "the array itself is small", OOM_CRASH_UNKNOWN, "what was kept before it"},
+	{"theislab/single-cell-tutorial#85", "MemoryError: Unable to allocate 926. GiB for an array with shape (6794880, 36601) and data type float32\n", 1, "no common host holds it",
+	 "give the process more", NULL, OOM_CRASH_UNKNOWN, "nobody has 926 GiB to spare"},
+	{"sczhou/ProPainter#10", "python inference_x.py --video v.mp4\n" TRACE AT("inference_x.py", "<module>", "frames = to_tensors()(frames)")
+				"RuntimeError: [enforce fail at CPUAllocator.cpp:64] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 10230727680 bytes.\n", 1,
+	 "fewer frames at a time", NULL, NULL, OOM_CRASH_INFERENCE, "a whole clip in host memory"},
+	{"ru1ven/KeypointFusion#3", AT("data/loader.py", "getCrop", "x = np.pad(x)") "MemoryError: Unable to allocate 58.0 GiB for an array with shape (176351, 176460) and data type uint16\n",
+	 1, "array's shape", NULL, NULL, OOM_CRASH_DATA, "a loader of data loads no model"},
+	{"nibtehaz/MultiResUNet#4", "ResourceExhaustedError: OOM when allocating tensor with shape[1,128,128,128,32] and type float on device:GPU:0 by allocator GPU_0_bfc\n"
+				   "\t [[{{node training/Adadelta/gradients/zeros_70}}]]\n", 4, "smaller images", "batch_size in fit()", "a batch of one", OOM_CRASH_BACKWARD, "the shape begins with one"},
+	{"keras-team/keras-io#709", "2021 W tensorflow/core/framework/op_kernel.cc:1680] Resource exhausted: failed to allocate memory\n" TRACE AT("net.py", "<module>", "model.fit(")
+				   AT("/v/keras/engine/training.py", "fit", "logs = f(it)"), 1, "batch_size in fit()", "optax", NULL, OOM_CRASH_TRAIN_STEP, "TensorFlow's own kernel says so"},
+	{"NVIDIA/cudf#6746", "----> 9 data = cudf.read_csv('data.csv')\nMemoryError: std::bad_alloc: CUDA error at: ../include/rmm/mr/device/cuda_memory_resource.hpp:68: "
+			     "cudaErrorMemoryAllocation out of memory\n", 1, "dask-cudf", "training", NULL, OOM_CRASH_UNKNOWN, "a library of tables trains nothing"},
+	{"sokrypton/ColabFold#186", "Could not predict test_c. Not Enough GPU memory? RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7866899248 bytes.\n", 1, "fewer residues", "jax.lax",
+	 NULL, OOM_CRASH_INFERENCE, "ColabFold's own question"},
 };
 
 static bool holds(const char *const *texts, size_t n, const char *word)

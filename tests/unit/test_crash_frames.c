@@ -53,7 +53,7 @@ static const struct {
 	 "You may be out of VRAM. Please check if you have enough.\n", OOM_CRASH_UNKNOWN, "koboldcpp", NULL, "--contextsize", "-ngl"},
 	{"a graph's node below a predict()", "Traceback (most recent call last):\n" AT("show.py", "detect", "self.keras_model.predict(x)") AT("/v/keras/engine/training.py", "predict", "steps=n)")
 	 "ResourceExhaustedError: OOM when allocating tensor with shape[1,64,512,512] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
-	 "\t [[Node: conv1/convolution = Conv2D[T=DT_FLOAT]]]\n", OOM_CRASH_INFERENCE, "keras", NULL, "predict()", "fit()"},
+	 "\t [[Node: conv1/convolution = Conv2D[T=DT_FLOAT]]]\n", OOM_CRASH_INFERENCE, "keras", NULL, "smaller inputs", "fit()"},
 	{"a model that is made, where a page took the underscores", "Traceback (most recent call last):\nFile \"faster_whisper\\transcribe.py\", line 125, in init\n"
 	 "RuntimeError: CUDA failed with error out of memory\n", OOM_CRASH_LOAD, "whisper", NULL, "int8", NULL},
 	{"a training that ended saves", "{'loss': 0.61, 'epoch': 1.0}\n{'train_runtime': 2332.5, 'train_loss': 0.628, 'epoch': 1.0}\nKilled\n", OOM_CRASH_SAVE, "", NULL, NULL, NULL},
@@ -63,7 +63,7 @@ static const struct {
 	 "cupy.cuda.memory.OutOfMemoryError: out of memory to allocate 154880000 bytes (total 7112607232 bytes)\n", OOM_CRASH_INFERENCE, "", NULL, NULL, NULL},
 	{"a demonstration's forward pass", TRACE AT("/w/demo_pair.py", "<module>", "o = model.forward(d)") AT("/w/net.py", "forward", "x = self.mix(x)")
 	 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_INFERENCE, "", NULL, "inference batch", "micro-batch"},
-	{"options that only who draws gives", "python enlarge.py --init-img in --outdir out\n" CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_INFERENCE, "", NULL, "inference batch", "micro-batch"},
+	{"options that only who draws gives", "python enlarge.py --init-img in --outdir out\n" CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_INFERENCE, "", NULL, "smaller images", "micro-batch"},
 	{"and who trains", "python enlarge.py --lr 0.01 --epochs 9\n" CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), OOM_CRASH_TRAIN_STEP, "", NULL, "micro-batch", "inference batch"},
 	{"Fooocus beside the webui whose parts it has", "  File \"/x/Fooocus/modules/async_worker.py\", line 9, in handler\n"
 	 TRACE AT("/x/Fooocus/ldm_patched/modules/model_management.py", "load_model_gpu", "self.model_load(w)") CUDA("0.30", "0.01", "31.40", "31.10", "0.02"),

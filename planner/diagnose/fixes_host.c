@@ -1,0 +1,51 @@
+/* What to change where the host's memory ran out over one array: by its size. Where the sizes lie between which words
+ * change is a judgement: 256 GiB is more than most hosts have, 8 GiB more than most arrays that somebody meant. */
+#include <string.h>
+
+#include "tables.h"
+
+static const uint64_t GIB = UINT64_C(1) << 30;
+
+/* One array, not the sum of many, took the host's memory. */
+static bool one_array(const struct oom_crash *c, uint64_t least)
+{
+	return oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] >= least;
+}
+
+bool oom_host_array(const struct oom_crash *c)
+{
+	return one_array(c, GIB);
+}
+
+bool oom_host_array_huge(const struct oom_crash *c)
+{
+	return one_array(c, 256 * GIB);
+}
+
+/* Sound and pictures grow with what is read at once. */
+static bool is_read(const struct oom_crash *c)
+{
+	return c->task == OOM_TASK_VIDEO || c->task == OOM_TASK_VOLUMES || c->task == OOM_TASK_AUDIO || c->task == OOM_TASK_IMAGES;
+}
+
+void oom_fixes_host(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	/* an engine's states are no array that anybody meant smaller */
+	if (c->phase == OOM_CRASH_INIT && oom_lever_own(c, OOM_LEVER_HOST))
+		return;
+	if (one_array(c, GIB) && is_read(c) && (*c->own_line || c->phase == OOM_CRASH_INFERENCE) && !oom_lever_own(c, OOM_LEVER_ARRAY))
+		oom_fix_lever(c, a, "", OOM_LEVER_CONTEXT);
+	if (oom_host_array_huge(c))
+		oom_fix_lever(c, a, "", OOM_LEVER_ARRAY_HUGE);
+	else if (one_array(c, 8 * GIB) || (one_array(c, GIB) && oom_lever_own(c, OOM_LEVER_ARRAY)))
+		oom_fix_lever(c, a, "", OOM_LEVER_ARRAY);
+	else if (oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] && !one_array(c, GIB / 4))
+		oom_fix_lever(c, a, "", OOM_LEVER_KEEP);
+}
+
+/* One of some GiB may be meant: behind the memory that it lacks. */
+void oom_fixes_host_behind(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	if (one_array(c, GIB) && !one_array(c, 8 * GIB))
+		oom_fix_lever(c, a, "", OOM_LEVER_ARRAY);
+}
