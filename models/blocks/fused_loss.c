@@ -1,5 +1,7 @@
 /* Losses that take the head in: from the last hidden states to the loss without whole logits.  Each is
  * one row of the table below; families come to them by oom_fused_head alone. */
+#include <string.h>
+
 #include "blocks.h"
 #include "fused_loss.h"
 #include "plan/pattern.h"

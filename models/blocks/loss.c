@@ -1,6 +1,8 @@
 /* Heads and losses.  Reference: transformers 5.12, loss/loss_utils.py and the ForCausalLM /
  * ForMaskedLM / ForSequenceClassification classes; torch.nn.functional.cross_entropy =
  * log_softmax + nll_loss. */
+#include <string.h>
+
 #include "blocks.h"
 #include "blocks/tokens.h"
 #include "tape/round.h"
