@@ -5,7 +5,9 @@
  * config's sizes, and the bytes of each.  The lists are those of transformers 5.12.1 and PyTorch 2.14 with storages
  * counted as CUDA makes them (tests/tools/measured/harness.py says how); the formulas restate the measured shapes.
  *
- * A fourth layer must add exactly these tensors, each in blocks of 512 bytes, to what three leave. */
+ * A fourth layer must add exactly these tensors, each in blocks of 512 bytes, to what three leave.  Left out are types whose
+ * fourth layer is of another kind than the second, and those of which the emulation keeps scalars on the card that
+ * torch.tensor() makes on the host (Falcon, DeBERTa). */
 #ifndef OOM_TESTS_SAVED_CASE_H
 #define OOM_TESTS_SAVED_CASE_H
 
