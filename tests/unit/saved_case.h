@@ -6,8 +6,7 @@
  * counted as CUDA makes them (tests/tools/measured/harness.py says how); the formulas restate the measured shapes.
  *
  * A fourth layer must add exactly these tensors, each in blocks of 512 bytes, to what three leave.  Left out are types whose
- * fourth layer is of another kind than the second, and those of which the emulation keeps scalars on the card that
- * torch.tensor() makes on the host (Falcon, DeBERTa). */
+ * fourth layer is of another kind than the second, and scalars, which torch.tensor() makes on the host. */
 #ifndef OOM_TESTS_SAVED_CASE_H
 #define OOM_TESTS_SAVED_CASE_H
 

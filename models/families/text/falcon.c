@@ -55,9 +55,8 @@ static void split_heads(struct oom_tape *t, const struct oom_arch *a, struct oom
 		} else if (!i) {
 			p[i] = oom_op_copy(t, "flatten", oom_op_slice(t, x, x.mono, h));
 		} else {
-			p[i] = oom_op_gather(t, "index", x,
-					     oom_input(t, "index", OOM_MONO_ONE, 1, OOM_I64),
-					     x.mono, kv);
+			/* [..., [-2], :]: the list becomes a tensor on the card (python_variable_indexing.cpp) */
+			p[i] = oom_op_gather(t, "index", x, oom_new(t, "index", OOM_MONO_ONE, D(1), OOM_I64), x.mono, kv);
 			if (own->grouped && a->n_kv_heads < a->n_heads)
 				p[i] = oom_op_expand_copy(t, p[i], x.mono, h);
 		}
@@ -75,24 +74,30 @@ static struct oom_val eager(struct oom_frame *layer, const struct falcon_layer *
 	const struct oom_dim h = D(a->d_model);
 	struct oom_tape *t = layer->t;
 	struct oom_frame f = {.t = t};
-	struct oom_val k = p[1], v = p[2], w, y;
+	struct oom_val k = p[1], v = p[2], w, sum, y;
 
 	if (a->n_kv_heads == 1 && a->n_heads > 1 && !falcon_of(a)->grouped) {
 		k = oom_op_expand(t, k, k.mono, h);
 		v = oom_op_expand(t, v, v.mono, h);
 	}
 	w = oom_op_bmm(t, "scores", p[0], k, t->m_bss, D(a->n_heads), a->head_dim);
-	if (!oom_is_none(l->alibi))
-		w = oom_op_add(t, oom_op_cast(t, w, OOM_F32), l->alibi);
+	if (!oom_is_none(l->alibi)) {           /* matmul_result, attention_scores and attention_logits */
+		w = oom_name(&f, w);
+		if (w.dt != OOM_F32)
+			w = oom_name(&f, oom_op_cast(t, w, OOM_F32));
+		w = oom_op_add(t, w, l->alibi);
+	}
 	w = oom_name(&f, w);
-	y = oom_op_cast(t, oom_op_add(t, w, l->base.mask), dt);
-	y = oom_op_softmax(t, y, false);
-	oom_forget(&f, w);                      /* attention_scores is reassigned only now */
-	if (!oom_is_none(l->alibi))
+	sum = oom_name(&f, oom_op_add(t, w, l->base.mask));     /* the call's argument: alive until it returns */
+	y = oom_op_softmax(t, oom_op_cast(t, sum, dt), false);
+	oom_forget(&f, sum);
+	if (oom_is_none(l->alibi))
+		oom_forget(&f, w);              /* attention_scores is reassigned only now */
+	else
 		y = oom_op_dropout(t, y, a->attn_dropout);
 	y = oom_name(layer, y);
-	return oom_op_merge_heads(t, oom_op_bmm(t, "attention", y, v, t->m_bs, h,
-						oom_mono_now(t, t->m_s)));
+	y = oom_op_bmm(t, "attention", y, v, t->m_bs, h, oom_mono_now(t, t->m_s));
+	return oom_leave(&f, oom_op_merge_heads(t, y));
 }
 
 /* FalconLinear: x @ weight.T, and its bias added to that.  Under autocast the product has 16 bits and the bias 32, so
