@@ -166,7 +166,7 @@ size_t oom_mg_chunks(const struct oom_megatron *m, int64_t r, struct mg_chunk ou
 	const int64_t v = m->vpp ? (m->vpp < MG_CHUNKS ? m->vpp : MG_CHUNKS) : 1;
 	int64_t before = 0, j = 0;
 
-	memset(out, 0, sizeof(out[0]) * MG_CHUNKS);
+	memset(out, 0, sizeof(out[0]) * (*m->layout ? MG_CHUNKS : (size_t)v));
 	if (*m->layout)
 		return from_layout(m, r, out);
 	for (int64_t k = 0; j < v; k++) {
