@@ -353,7 +353,8 @@ enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct o
 	struct patch_change *c = calloc(CHANGES, sizeof(*c));
 	struct emit_text t = {.text = NULL};
 	enum oom_status st = c ? OOM_OK : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	size_t n = 0;
+	const struct oom_option *unsaid[OOM_EMIT_UNSAID_MAX];
+	size_t n = 0, n_unsaid = 0, together = 0;
 
 	*out = (struct oom_emitted){.text = NULL};
 	for (size_t i = 0; !st && oom_knob_at(i); i++) {
@@ -367,9 +368,12 @@ enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct o
 			continue;
 		lines = n + PATCH_LINES > CHANGES ? 0 : spell(reading, k, b, &c[n]) ? 1 : patch_add(reading, k->name, b, &c[n]);
 		n += lines;
-		if (!lines && out->n_unsaid < OOM_EMIT_UNSAID_MAX)
-			snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s", k->name, b);
+		if (!lines && n_unsaid < OOM_EMIT_UNSAID_MAX)
+			unsaid[n_unsaid++] = k;
 	}
+	if (!st && patch_together(reading, from, to, unsaid, n_unsaid, &c[n], CHANGES - n, &together, out))
+		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	n += st ? 0 : together;
 	for (size_t i = 0; !st && i < n; i++) {
 		char *text = NULL;
 		size_t size = 0;
@@ -378,7 +382,9 @@ enum oom_status oom_emit_patch(const struct oom_reading *reading, const struct o
 			continue;
 		if (access(c[i].file, F_OK)) {          /* a command line */
 			for (size_t k = i; k < n; k++)
-				if (!strcmp(c[k].file, c[i].file))
+				if (!strcmp(c[k].file, c[i].file) && c[k].added)
+					emit_put(&t, "%s: + %s\n", c[k].file, c[k].word);
+				else if (!strcmp(c[k].file, c[i].file))
 					emit_put(&t, "%s: --%s %s -> %s\n", c[k].file, c[k].key, c[k].was, c[k].word);
 			continue;
 		}

@@ -6,7 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "oomplan/emit.h"
+#include "oomplan/option.h"
 #include "oomplan/reading.h"
+
+struct fw_part;
 
 enum { PATCH_LINES = 2 };
 
@@ -29,5 +33,15 @@ bool patch_is_text(const char *word);
  * needs besides: how many changes of out[PATCH_LINES] that is; 0: none of them has a key for it, or no place where
  * such a line can safely stand. */
 size_t patch_add(const struct oom_reading *r, const char *knob, const char *value, struct patch_change *out);
+
+/* The new word of a key that stands in the part's file; false: it does not, or its line is not plain. */
+bool patch_fill_in(const struct oom_reading *r, const struct fw_part *p, const char *key, const char *word,
+		   struct patch_change *out);
+/* Knobs that no key says on its own: together they may be several keys (patch_keys.c).  *lines: how many changes of
+ * out[room] that is, 0 where the files' formats do not say it, or not where lines can safely stand; a change without a
+ * line is a command's.  A knob that takes no part in it is named in *said as unsaid.  OOM_ERR_MEMORY. */
+enum oom_status patch_together(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
+			       const struct oom_option *const *knob, size_t n, struct patch_change *out, size_t room,
+			       size_t *lines, struct oom_emitted *said);
 
 #endif

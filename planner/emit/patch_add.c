@@ -135,8 +135,8 @@ static bool add_to(const struct oom_reading *r, const struct fw_part *p, const c
 }
 
 /* The key stands there and says nothing yet: "max_seq_len: null", "auto". */
-static bool fill_in(const struct oom_reading *r, const struct fw_part *p, const char *key, const char *word,
-		    struct patch_change *out)
+bool patch_fill_in(const struct oom_reading *r, const struct fw_part *p, const char *key, const char *word,
+		   struct patch_change *out)
 {
 	const size_t prefix = strlen(p->prefix);
 	struct oom_error err;
@@ -220,7 +220,7 @@ size_t patch_add(const struct oom_reading *r, const char *knob, const char *valu
 		if (more == SIZE_MAX)
 			return 0;
 		if (stands(r, p, c.key))
-			return fill_in(r, p, c.key, c.word, out) ? 1 + more : 0;
+			return patch_fill_in(r, p, c.key, c.word, out) ? 1 + more : 0;
 		if (add_to(r, p, c.key, c.word, out))
 			return 1 + more;
 	}

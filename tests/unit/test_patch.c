@@ -134,12 +134,63 @@ static void test_additions(void **state)
 	}
 }
 
+/* An engine is several keys.  Their names and values are those of the frameworks' own documentation of FSDP 2:
+ * axolotl's docs/multi-gpu.qmd, transformers' TrainingArguments.fsdp and fsdp_config, accelerate's FSDP2 guide. */
+static const struct {
+	const char *name, *text;
+	uint32_t line;          /* below which they stand; 0: there is no place */
+	const char *lines[8];
+} engines[] = {
+	{"e.yml", "base_model: some/model\ndatasets:\n  - path: a/b\nmicro_batch_size: 2\nsequence_len: 64\n", 1,
+	 {"fsdp_version: 2", "fsdp_config:", "  reshard_after_forward: false", "  offload_params: false", NULL}},
+	{"t.sh", "torchrun --nproc_per_node 2 sft.py \\\n\t--model_name_or_path some/model --dataset_name a/b \\\n"
+		 "\t--per_device_train_batch_size 2 --bf16 True --max_length 64\n", 2,
+	 {"\t--fsdp 'shard_grad_op auto_wrap' \\", "\t--fsdp_config '{\"version\": 2, \"reshard_after_forward\": false}' \\", NULL}},
+	/* an option's value may stand on the next line: nothing is put between the two */
+	{"o.sh", "torchrun --nproc_per_node 2 sft.py --model_name_or_path \\\n\tsome/model --dataset_name \\\n"
+		 "\ta/b --per_device_train_batch_size 2 --bf16 True --max_length 64\n", 0, {NULL}},
+};
+
+static void test_engines(void **state)
+{
+	const struct oom_option *const knobs[] = {oom_knob_find("engine"), oom_knob_find("zero")};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+		struct patch_change c[16];
+		struct oom_emitted said = {.text = NULL};
+		struct oom_plan from = oom_plan_default(), to;
+		struct oom_reading *r;
+		size_t lines = 0, n = 0;
+		char name[64];
+
+		snprintf(name, sizeof(name), "test_patch_%ld_%s", (long)getpid(), engines[i].name);
+		r = read_text(name, engines[i].text);
+		oom_reading_apply(r, &from, NULL, NULL);
+		to = from;
+		to.engine = OOM_ENGINE_FSDP2;
+		to.zero_stage = 2;
+		assert_int_equal(patch_together(r, &from, &to, knobs, 2, c, 16, &lines, &said), OOM_OK);
+		for (; engines[i].lines[n]; n++) {
+			assert_true(n < lines);
+			assert_string_equal(c[n].word, engines[i].lines[n]);
+			assert_int_equal(c[n].line, engines[i].line);
+			assert_true(c[n].added);
+		}
+		assert_int_equal(lines, n);
+		assert_int_equal(said.n_unsaid, n ? 0 : 2);
+		oom_reading_free(r);
+		unlink(name);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_additions),
+		cmocka_unit_test(test_engines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@
 #include "oomplan/rules.h"
 
 static bool verbose;
-static unsigned n_files, n_whole, n_partly, n_wrong, n_patched;
+static unsigned n_files, n_whole, n_partly, n_wrong, n_patched, n_engines;
 
 static const struct oom_gpu card = {.name = "A100-SXM4-80GB", .memory_gb = 80};
 
@@ -249,8 +249,9 @@ static bool apply(const char *old, const char *diff, struct text *out)
 	return true;
 }
 
-/* Other values of what files say most often, as a patch that gives just them back. */
-static void patch_trip(const char *file, const struct oom_reading *r)
+/* Other values of what files say most often, or another engine in the plain one's place, as a patch that gives just
+ * them back. */
+static void patch_trip(const char *file, const struct oom_reading *r, bool engine)
 {
 	struct oom_plan from = oom_plan_default(), to, got = oom_plan_default();
 	struct text old = whole_file(file), now = {.n = 0};
@@ -260,10 +261,15 @@ static void patch_trip(const char *file, const struct oom_reading *r)
 
 	oom_reading_apply(r, &from, NULL, NULL);
 	to = from;
-	to.micro_batch = from.micro_batch + 3;
-	to.seq_len = from.seq_len + 64;
-	to.lora_r = from.lora_r ? from.lora_r + 8 : 0;
-	to.grad_ckpt = from.grad_ckpt == OOM_CKPT_NONE ? OOM_CKPT_FULL : OOM_CKPT_NONE;
+	if (engine) {
+		to.engine = from.engine == OOM_ENGINE_HF ? OOM_ENGINE_FSDP2 : from.engine;
+		to.zero_stage = from.engine == OOM_ENGINE_HF ? 2 : from.zero_stage;
+	} else {
+		to.micro_batch = from.micro_batch + 3;
+		to.seq_len = from.seq_len + 64;
+		to.lora_r = from.lora_r ? from.lora_r + 8 : 0;
+		to.grad_ckpt = from.grad_ckpt == OOM_CKPT_NONE ? OOM_CKPT_FULL : OOM_CKPT_NONE;
+	}
 	if (oom_emit_patch(r, &from, &to, &e, &err)) {
 		printf("%s: patch: %s\n", file, err.text);
 		n_wrong++;
@@ -283,7 +289,7 @@ static void patch_trip(const char *file, const struct oom_reading *r)
 		n_wrong++;
 	}
 	if (again) {
-		static const char *const changed[] = {"micro-batch", "seq-len", "lora-r", "grad-ckpt"};
+		static const char *const changed[] = {"micro-batch", "seq-len", "lora-r", "grad-ckpt", "engine", "zero"};
 
 		oom_reading_apply(again, &got, NULL, NULL);
 		for (size_t i = 0; i < sizeof(changed) / sizeof(changed[0]); i++) {
@@ -294,6 +300,7 @@ static void patch_trip(const char *file, const struct oom_reading *r)
 			oom_plan_get(&got, k, y, sizeof(y));
 			oom_plan_get(&from, k, z, sizeof(z));
 			n_patched += !strcmp(x, y) && strcmp(x, z);
+			n_engines += engine && !strcmp(k->name, "engine") && !strcmp(x, y) && strcmp(x, z);
 			if (!strcmp(x, y) || (named(&e, k->name) && !strcmp(y, z)))
 				continue;
 			printf("%s: patch: %s was %s, is to be %s, is read as %s\n%s", file, k->name, z, x, y, e.text);
@@ -317,7 +324,8 @@ static void one_file(const char *file)
 	oom_reading_file(r, 0, &framework);
 	n_files++;
 	round_trip(file, r, framework);
-	patch_trip(file, r);
+	patch_trip(file, r, false);
+	patch_trip(file, r, true);
 	oom_reading_free(r);
 }
 
@@ -361,8 +369,8 @@ int main(int argc, char **argv)
 		else
 			folder(argv[i], 1);
 	}
-	printf("%u files, %u written whole, %u with losses that are named, %u values patched, %u wrong\n",
-	       n_files, n_whole, n_partly, n_patched, n_wrong);
+	printf("%u files, %u written whole, %u with losses that are named, %u values patched, %u engines, %u wrong\n",
+	       n_files, n_whole, n_partly, n_patched, n_engines, n_wrong);
 	if (!n_files)
 		return 77;      /* the files are not here: skipped */
 	return n_wrong != 0;

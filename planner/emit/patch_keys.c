@@ -1,0 +1,336 @@
+/* What no single key of the files says, as the format's own writer would say it: an engine is several keys at once.
+ * The same format is filled twice, for the plan as it was and with the knobs in question changed; the keys in which the
+ * two differ are the change. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "emit/parts.h"
+#include "emit/patch.h"
+#include "frameworks/arguments.h"
+#include "frameworks/parts.h"
+#include "input/config_json.h"
+
+/* ---- the format filled ---- */
+
+static const char *format_of(const struct emit_target *t)
+{
+	const char *dot = t->reads_as ? strrchr(t->reads_as, '.') : NULL;
+
+	return !dot ? "" : !strcmp(dot, ".sh") ? ARGS_FORMAT : dot + 1;
+}
+
+/* The format in which a file of this part is written; NULL: none is. */
+static const struct emit_target *target_of(const struct fw_part *p)
+{
+	for (const struct emit_target *t = emit_targets; t->format.name; t++)
+		if (t->framework && !t->line && p->doc.format && !*p->prefix && !strcmp(t->framework, p->fw->name) &&
+		    !strcmp(format_of(t), p->doc.format))
+			return t;
+	return NULL;
+}
+
+static bool begin(struct emission *e, const struct oom_plan *plan)
+{
+	struct oom_error err;
+
+	*e = (struct emission){.plan = plan, .model = "ORG/MODEL"};
+	return !doc_begin(&e->doc, "emit", "", &err) && doc_add(&e->doc, NULL, NULL, DOC_MAP, 0, 0);
+}
+
+static bool fill(struct emission *e, const struct emit_target *t, const struct oom_plan *plan)
+{
+	if (begin(e, plan))
+		t->fill(e);
+	else
+		e->failed = true;
+	return !e->failed;
+}
+
+static const struct doc_node *child_of(const struct doc_node *map, const char *key)
+{
+	for (const struct doc_node *c = map ? map->child : NULL; c; c = c->next)
+		if (!strcmp(c->key, key))
+			return c;
+	return NULL;
+}
+
+static bool same(const struct doc_node *a, const struct doc_node *b)
+{
+	const struct doc_node *x, *y;
+
+	if (!a || !b || a->kind != b->kind || strcmp(a->text, b->text))
+		return false;
+	for (x = a->child, y = b->child; x && y; x = x->next, y = y->next)
+		if ((x->key && strcmp(x->key, y->key)) || !same(x, y))
+			return false;
+	return !x && !y;
+}
+
+/* ---- where lines go ---- */
+
+static const char *line_at(const char *text, uint32_t line, size_t *n)
+{
+	while (text && --line) {
+		text = strchr(text, '\n');
+		text = text ? text + 1 : NULL;
+	}
+	*n = text ? strcspn(text, "\n") : 0;
+	return text;
+}
+
+/* Below a line of a command that goes on, and does not end between an option and its value. */
+static bool goes_on(const char *line, size_t n)
+{
+	size_t word;
+
+	while (n && (line[n - 1] == ' ' || line[n - 1] == '\t' || line[n - 1] == '\r'))
+		n--;
+	if (!n || line[n - 1] != '\\')
+		return false;
+	for (n--; n && (line[n - 1] == ' ' || line[n - 1] == '\t'); n--)
+		;
+	for (word = n; word && line[word - 1] != ' ' && line[word - 1] != '\t'; word--)
+		;
+	return n > word && line[word] != '-';
+}
+
+/* A YAML entry that stands whole on one line at the outermost level, and is no list's. */
+static bool whole_entry(const char *line, size_t n)
+{
+	const char *colon = memchr(line, ':', n);
+	size_t at;
+
+	if (!n || line[0] == ' ' || line[0] == '-' || line[0] == '#' || !colon || colon + 1 == line + n || colon[1] != ' ')
+		return false;
+	for (at = (size_t)(colon - line) + 1; at < n && line[at] == ' '; at++)
+		;
+	return at < n && !strchr("|>&{[\"'#", line[at]);
+}
+
+/* The line of the part below which others may stand. */
+static const struct oom_setting *anchor_of(const struct oom_reading *r, const struct fw_part *p, char indent[40],
+					   bool *failed)
+{
+	const bool command = !strcmp(p->doc.format, ARGS_FORMAT);
+	const struct oom_setting *found = NULL;
+	struct oom_error err;
+	char *text = NULL;
+	size_t size;
+
+	*failed = oom_read_text(&text, &size, p->file, DOC_MAX_BYTES, &err) == OOM_ERR_MEMORY;
+	if (!text)
+		return NULL;
+	for (size_t i = p->first_setting; !found && i < r->n_settings; i++) {
+		const struct oom_setting *s = &r->settings[i];
+		size_t n = 0;
+		const char *line = s->line && s->kind != OOM_SETTING_DEFAULT && !strcmp(s->file, p->file) ?
+					   line_at(text, s->line, &n) :
+					   NULL;
+
+		if (!line || !(command ? goes_on(line, n) : whole_entry(line, n)))
+			continue;
+		found = s;
+		n = strspn(line, " \t");
+		/* the command's own name stands further out than its options */
+		snprintf(indent, 40, "%.*s%s", n < 30 ? (int)n : 30, line, command && line[n] != '-' ? "  " : "");
+	}
+	free(text);
+	return found;
+}
+
+/* ---- a key ---- */
+
+struct changes {
+	const struct oom_reading *r;
+	const struct fw_part *p;
+	const struct oom_setting *anchor;
+	char indent[40];                /* of the lines beside it */
+	struct patch_change *out;
+	size_t n, room;
+	bool failed;                    /* out of host memory */
+};
+
+static bool put_line(struct changes *c, const char *text, size_t n, const char *end)
+{
+	struct patch_change *o = &c->out[c->n];
+	int len;
+
+	if (c->n == c->room)
+		return false;
+	*o = (struct patch_change){.file = c->p->file, .added = true, .line = c->anchor ? c->anchor->line : 0};
+	len = snprintf(o->word, sizeof(o->word), "%s%.*s%s", c->indent, (int)n, text, end);
+	c->n++;
+	return len > 0 && (size_t)len < sizeof(o->word);
+}
+
+/* The key and all below it, as the format's writer spells them. */
+static bool put_new(struct changes *c, const struct doc_node *node)
+{
+	const bool command = !strcmp(c->p->doc.format, ARGS_FORMAT);
+	struct emit_text text = {.text = NULL};
+	struct emission e;
+	bool ok = begin(&e, NULL) && doc_add_copy(&e.doc, e.doc.root, node->key, node);
+
+	if (ok && command)
+		emit_options(&e, &text);
+	else if (ok)
+		emit_yaml(&e, &text);
+	ok = ok && !text.failed && text.text;
+	c->failed |= !ok;
+	for (const char *line = ok ? text.text : ""; ok && *line; line += strcspn(line, "\n") + 1)
+		ok = put_line(c, line, strcspn(line, "\n"), command && c->anchor ? " \\" : "");
+	emit_text_release(&text);
+	doc_release(&e.doc);
+	return ok;
+}
+
+/* A key that stands there already. */
+static bool put_over(struct changes *c, const char *key, const char *word)
+{
+	if (c->n == c->room || !patch_fill_in(c->r, c->p, key, word, &c->out[c->n]))
+		return false;
+	c->n++;
+	return true;
+}
+
+static bool put_node(struct changes *c, const struct doc_node *node)
+{
+	const struct doc_node *there = child_of(c->p->root, node->key);
+
+	if (!there)
+		return put_new(c, node);
+	if (node->kind == DOC_SCALAR && there->kind == DOC_SCALAR)
+		return !strcmp(node->text, there->text) || put_over(c, node->key, node->text);
+	return same(node, there);       /* maps are not merged */
+}
+
+/* ---- the part that says it ---- */
+
+/* Something of it goes away: that is nobody's line to take out, where it stands at all. */
+static bool loses(const struct doc_node *was, const struct doc_node *is)
+{
+	for (const struct doc_node *k = was ? was->child : NULL; k; k = k->next)
+		if (k->key && !child_of(is, k->key))
+			return true;
+	return false;
+}
+
+/* The keys in which the two differ. */
+static bool put_all(struct changes *c, const struct doc_node *was, const struct doc_node *is)
+{
+	for (const struct doc_node *k = is->child; k; k = k->next)
+		if (!same(child_of(was, k->key), k) && (loses(child_of(was, k->key), k) || !put_node(c, k)))
+			return false;
+	for (const struct doc_node *k = was->child; k; k = k->next)
+		if (!child_of(is, k->key) && child_of(c->p->root, k->key))
+			return false;
+	return c->n > 0;
+}
+
+static bool by_part(struct changes *c, const struct emit_target *t, const struct oom_plan *from, const struct oom_plan *to)
+{
+	struct emission was, is;
+	const bool ok = fill(&was, t, from), both = fill(&is, t, to) && ok;
+	bool done = false;
+
+	c->failed |= !both;
+	c->n = 0;
+	if (both && !same(was.doc.root, is.doc.root))
+		done = put_all(c, was.doc.root, is.doc.root);
+	doc_release(&was.doc);
+	doc_release(&is.doc);
+	return done;
+}
+
+/* How many changes lead from one plan to the other; SIZE_MAX: out of host memory. */
+static size_t keys_between(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
+			   struct patch_change *out, size_t room)
+{
+	/* what launches says how; only where nothing of it is a file, the trainer's own arguments do */
+	for (int launcher = 1; launcher >= 0; launcher--)
+		for (size_t i = 0; i < r->n_parts; i++) {
+			struct changes c = {.r = r, .p = r->parts[i], .out = out, .room = room};
+			const struct emit_target *t = target_of(c.p);
+			const bool on_disk = t && !access(c.p->file, F_OK);     /* else a command line */
+
+			if (!t || (c.p->fw->role == FW_LAUNCHER) != launcher)
+				continue;
+			c.anchor = on_disk ? anchor_of(r, c.p, c.indent, &c.failed) : NULL;
+			if ((!on_disk || c.anchor) && by_part(&c, t, from, to))
+				return c.n;
+			if (c.failed)
+				return SIZE_MAX;
+		}
+	return 0;
+}
+
+static bool differ(const struct patch_change *a, const struct patch_change *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(a[i].word, b[i].word))
+			return true;
+	return false;
+}
+
+static void take(struct oom_plan *p, const struct oom_plan *from, const struct oom_option *knob)
+{
+	char value[160];
+
+	oom_plan_set(p, knob, oom_plan_get(from, knob, value, sizeof(value)), NULL);
+}
+
+/* What a key of the files says is that key's: others would stand beside it in vain. */
+static bool is_free(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
+		    const struct oom_option *knob, struct patch_change *other, size_t room, bool *failed)
+{
+	const struct oom_setting *s = oom_reading_key_of(r, knob->name);
+	struct oom_plan one = *from;
+	const char *dot;
+	size_t n;
+
+	if (!s || !s->line || s->kind == OOM_SETTING_DEFAULT)
+		return true;
+	take(&one, to, knob);
+	n = keys_between(r, from, &one, other, room);
+	*failed |= n == SIZE_MAX;
+	dot = strrchr(s->key, '.');
+	for (size_t i = 0; n != SIZE_MAX && i < n; i++)
+		if (!other[i].added && other[i].line == s->line && !strcmp(other[i].key, dot ? dot + 1 : s->key))
+			return true;
+	return false;
+}
+
+enum oom_status patch_together(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
+			       const struct oom_option *const *knob, size_t n, struct patch_change *out, size_t room,
+			       size_t *lines, struct oom_emitted *said)
+{
+	struct patch_change *other = calloc(room + 1, sizeof(*other));
+	struct oom_plan all = *from;
+	bool failed = !other;
+	char value[160];
+
+	*lines = 0;
+	for (size_t i = 0; !failed && i < n; i++)
+		if (is_free(r, from, to, knob[i], other, room, &failed))
+			take(&all, to, knob[i]);
+	if (!failed && n)
+		*lines = keys_between(r, from, &all, out, room);
+	failed |= *lines == SIZE_MAX;
+	for (size_t i = 0; !failed && i < n; i++) {
+		struct oom_plan less = all;
+		size_t without;
+
+		take(&less, from, knob[i]);
+		without = *lines ? keys_between(r, from, &less, other, room) : 0;
+		failed |= without == SIZE_MAX;
+		if (*lines && (without != *lines || differ(out, other, *lines)))
+			continue;
+		if (said->n_unsaid < OOM_EMIT_UNSAID_MAX)
+			snprintf(said->unsaid[said->n_unsaid++], sizeof(said->unsaid[0]), "--%s %.60s", knob[i]->name,
+				 oom_plan_get(to, knob[i], value, sizeof(value)));
+	}
+	free(other);
+	return failed ? OOM_ERR_MEMORY : OOM_OK;
+}
