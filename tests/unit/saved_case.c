@@ -52,7 +52,8 @@ static bool set_plan(struct oom_plan *p, const struct saved_layer *row, struct o
 	*p = oom_plan_default();
 	p->task = row->task;
 	p->micro_batch = B;
-	p->seq_len = S;
+	p->seq_len = row->task == OOM_TASK_IMAGE_CLS ? 0 : S;
+	p->num_labels = row->task == OOM_TASK_IMAGE_CLS ? 2 : 0;
 	snprintf(copy, sizeof(copy), "%s", row->plan);
 	for (char *w = strtok_r(copy, ";", &save); w; w = strtok_r(NULL, ";", &save)) {
 		char *value = strchr(w, '=');

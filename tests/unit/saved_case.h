@@ -12,8 +12,8 @@
 
 #include "parts_case.h"
 
-/* Sequences, their tokens, and all tokens. */
-enum { B = 2, S = 56, N = B * S };
+/* Sequences, their tokens, and all tokens; heads of keys and values where they are grouped. */
+enum { B = 2, S = 56, N = B * S, KV = 2 };
 
 struct kept {
 	const char *what;       /* the module's last word, and PyTorch's operation */

@@ -132,7 +132,7 @@ static const struct saved_layer layers[] = {
 	{"eurobert", SIZES ",\"num_key_value_heads\":2", OOM_TASK_MASKED_LM, "precision=bf16;attn=sdpa",
 	 {{"input_layernorm to_copy", N * H, 4}, {"input_layernorm rsqrt", N, 4},
 	  {"input_layernorm to_copy", N * H, 2}, {"input_layernorm mul", N * H, 2}, {"v_proj mm", N * KVH, 2},
-	  {"self_attn add", N * A * HEAD, 2}, {"self_attn add", N * B * HEAD, 2},
+	  {"self_attn add", N * A * HEAD, 2}, {"self_attn add", N * KV * HEAD, 2},
 	  {"self_attn scaled_dot_product_flash_attention", N * A * HEAD, 2},
 	  {"self_attn scaled_dot_product_flash_attention", N * A, 4},
 	  {"self_attn scaled_dot_product_flash_attention", B, 8},
