@@ -283,6 +283,15 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "vLLM or SGLang: on other cards, or on this one with --vllm-gpu-memory-utilization", \
 	  "vllm sglang elsewhere server true", "trl/generation/vllm_generation.py", OOM_EXACT)
 
+#define OOM_QUANTISED_LOADS(X) \
+	X(OOM_QLOAD_AUTO, "auto", "meta: who starts FSDP1 without being told to is transformers before 5", "", \
+	  "-", OOM_EXACT) \
+	X(OOM_QLOAD_META, "meta", "in the memory of a node's first rank, the others have none of it", "", \
+	  "huggingface/transformers#33154 (4.45)", OOM_EXACT) \
+	X(OOM_QLOAD_HOST, "host", "in every rank's memory", "cpu", "huggingface/transformers#29587", OOM_EXACT) \
+	X(OOM_QLOAD_CARD, "card", "whole on every rank's card, as transformers 5 loads it", "cuda", \
+	  "transformers 5.12 quantizers/quantizer_bnb_4bit.py update_device_map", OOM_EXACT)
+
 #define OOM_EMAS(X) \
 	X(OOM_EMA_NONE, "none", "no mean of the weights", "false", "-", OOM_EXACT) \
 	X(OOM_EMA_FOREACH, "foreach", \
@@ -488,6 +497,7 @@ enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
 enum oom_autocast { OOM_AUTOCASTS(OOM_CHOICE_ID) };
 enum oom_reduce { OOM_REDUCES(OOM_CHOICE_ID) };
+enum oom_quantised_load { OOM_QUANTISED_LOADS(OOM_CHOICE_ID) };
 enum oom_kv_repeat { OOM_KV_REPEATS(OOM_CHOICE_ID) };
 enum oom_rope_kept { OOM_ROPE_TABLES(OOM_CHOICE_ID) };
 enum oom_moe_experts { OOM_MOE_EXPERTS(OOM_CHOICE_ID) };

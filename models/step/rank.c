@@ -174,7 +174,7 @@ static bool grads_stay(const struct oom_plan *p, const struct oom_schedule *s)
 }
 
 /* A unit's parameters, their copies under way, the flat one and its part, of the largest: a layer, or what is
- * outside of the layers. */
+ * outside of the layers; and the whole model where that is on the card before. */
 static uint64_t joined(const struct program *g, const struct oom_arch *a, const struct oom_schedule *s)
 {
 	const uint64_t layers = g->layer * a->n_layers,
@@ -183,7 +183,7 @@ static uint64_t joined(const struct program *g, const struct oom_arch *a, const 
 
 	return s->hold[OOM_HOLD_WEIGHTS].pieces != OOM_PER_UNIT ?
 		       0 :
-		       4 * width * (root > g->layer ? root : g->layer);
+		       4 * width * (root > g->layer ? root : g->layer) + (s->whole_first ? s->in.params : 0);
 }
 
 /* The plan's schedule on one rank of an undivided model: the plain step, then every pass. */

@@ -4,6 +4,7 @@
 #include "ops/ops.h"
 #include "step/playing.h"
 #include "step/program.h"
+#include "tape/round.h"
 
 /* ---- what is this rank's ---- */
 
@@ -88,19 +89,56 @@ static void send(struct playing *g, struct wrapping *u)
 	u->bucket = 0;
 }
 
-/* A parameter of a unit comes to the card; what a quantised one has beside its codes stays there. */
-static void move(struct playing *g, struct wrapping *u, const struct oom_param *p)
+static size_t blocks_of(const struct playing *g, const struct oom_param *p, uint64_t block[OOM_QUANTISED_BLOCKS])
 {
-	uint64_t block[OOM_QUANTISED_BLOCKS] = {0};
-	size_t n = 0;
-
 	if (p->flags & OOM_P_QUANTISED)
-		n = oom_quantised_blocks(g->plan, p->elems, block);
-	else
-		block[0] = p->elems * oom_dtype_bytes((enum oom_dtype)p->dt);
-	g->p->moved[u->n++] = oom_allocate(playing_allocator(g), block[0]);
+		return oom_quantised_blocks(g->plan, p->elems, block);
+	block[0] = p->elems * oom_dtype_bytes((enum oom_dtype)p->dt);
+	return 1;
+}
+
+/* A parameter comes to the card; what a quantised one has beside its codes stays there. */
+static int32_t load(struct playing *g, const struct oom_param *p)
+{
+	uint64_t block[OOM_QUANTISED_BLOCKS];
+	const size_t n = blocks_of(g, p, block);
+	const int32_t codes = oom_allocate(playing_allocator(g), block[0]);
+
 	for (size_t i = 1; i < n; i++)
 		oom_allocate(playing_allocator(g), block[i]);
+	return codes;
+}
+
+static bool in_units(const struct oom_param *p)
+{
+	return !(p->flags & (OOM_P_LORA | OOM_P_BESIDE));
+}
+
+/* transformers 5 loads a quantised model on the card of every rank (update_device_map: the rank's own), into one
+ * segment that it takes and gives up beforehand (modeling_utils.py caching_allocator_warmup). */
+static void load_whole(struct playing *g)
+{
+	const struct oom_tape *t = g->v->tape;
+	uint64_t block[OOM_QUANTISED_BLOCKS], sum = 0;
+
+	for (size_t i = 0; i < t->n_params; i++)
+		if (in_units(&t->params[i]))
+			for (size_t k = blocks_of(g, &t->params[i], block); k--;)
+				sum += oom_block(block[k]);
+	oom_free(playing_allocator(g), oom_allocate(playing_allocator(g), sum));
+	for (size_t i = 0; i < t->n_params; i++)
+		if (in_units(&t->params[i]))
+			g->loaded[i] = load(g, &t->params[i]);
+}
+
+/* A parameter of a unit, which comes to the card now where it is not there. */
+static void move(struct playing *g, struct wrapping *u, size_t param)
+{
+	const struct oom_param *p = &g->v->tape->params[param];
+	uint64_t block[OOM_QUANTISED_BLOCKS];
+
+	g->p->moved[u->n++] = g->loaded ? g->loaded[param] : load(g, p);
+	blocks_of(g, p, block);
 	u->flat += block[0];
 	u->bucket += block[0];
 	if (u->bucket >= BROADCAST)
@@ -119,8 +157,8 @@ static struct oom_wrapped wrap_unit(struct playing *g, uint32_t unit, size_t fro
 	int32_t flat;
 
 	for (size_t i = from; i < to; i++)
-		if (p[i].unit == unit && !(p[i].flags & (OOM_P_LORA | OOM_P_BESIDE)))
-			move(g, &u, &p[i]);
+		if (p[i].unit == unit && in_units(&p[i]))
+			move(g, &u, i);
 	if (!u.n)
 		return part;
 	send(g, &u);
@@ -152,6 +190,8 @@ static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
 {
 	const struct oom_tape *t = g->v->tape;
 
+	if (g->loaded)
+		load_whole(g);
 	for (size_t i = 0; i < t->n_params && stays; i++)
 		if (t->params[i].flags & OOM_P_LORA)
 			weight(g, &t->params[i], h->bytes, g->s->in.params);

@@ -107,6 +107,8 @@ struct oom_schedule {
 	bool gathers_wait;
 	/* ranks after a node's first are ahead of what they are sent while FSDP1 wraps (replay_holdings.c) */
 	bool later_ahead;
+	/* the model is whole on the card before FSDP1 divides it */
+	bool whole_first;
 	struct oom_chain chain;
 	uint64_t chain_grads;           /* bytes of the gradients of the rank's part */
 };

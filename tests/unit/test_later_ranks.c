@@ -123,7 +123,13 @@ static void who_does_not_get_ahead(void **state)
 	p.transformers = OOM_VERSION(4, 44);
 	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
 	p.transformers = OOM_VERSION(4, 45);
-	p.later_ranks_meta = 0;
+	p.quantised_load = OOM_QLOAD_HOST;
+	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
+	/* and where all of it is on every card there is nothing to wait for; who names no version has one from before */
+	p.quantised_load = OOM_QLOAD_AUTO;
+	p.transformers = 0;
+	assert_true(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes > CHANNELS);
+	p.transformers = OOM_VERSION(5, 0);
 	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
 	p = four_bit(2, 4);
 	p.engine = OOM_ENGINE_FSDP2;
@@ -149,12 +155,40 @@ static void what_is_cached_is_given_back(void **state)
 	assert_int_equal(e.reserved_bytes, free.reserved_bytes);
 }
 
+/* transformers 5 loads all of a 4-bit model on each rank's card (quantizers/quantizer_bnb_4bit.py update_device_map): four
+ * cards take as much as one for that, and one that has no room for it has none for the run.  The 32 layers have 6.98
+ * thousand million weights in half a byte, table and head 0.26 in two bytes. */
+static void all_of_it_on_every_card(void **state)
+{
+	struct oom_plan p = four_bit(4, 1);
+	const uint64_t whole = 6979321856 / 2 + (uint64_t)2 * 2 * 32000 * 4096;
+	struct oom_eval card, host;
+	bool fits = true;
+
+	(void)state;
+	p.seq_len = 256;
+	p.quantised_load = OOM_QLOAD_CARD;
+	card = replayed(MISTRAL(32), &p, 0, NULL);
+	p.quantised_load = OOM_QLOAD_HOST;
+	host = replayed(MISTRAL(32), &p, 0, NULL);
+	assert_int_equal(card.overall_peak, host.overall_peak);
+	assert_true(card.reserved_bytes > whole && card.reserved_bytes > host.reserved_bytes);
+	assert_true(card.wrap_bytes > host.wrap_bytes + whole);
+	p.margin = 0;
+	replayed(MISTRAL(32), &p, host.used_bytes, &fits);
+	assert_true(fits);
+	p.quantised_load = OOM_QLOAD_CARD;
+	replayed(MISTRAL(32), &p, host.used_bytes - host.reserved_bytes + whole, &fits);
+	assert_false(fits);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(means_over_gpus),
 		cmocka_unit_test(who_does_not_get_ahead),
 		cmocka_unit_test(what_is_cached_is_given_back),
+		cmocka_unit_test(all_of_it_on_every_card),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

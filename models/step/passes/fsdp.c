@@ -370,8 +370,9 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	if (!oom_engine_of(p)->gathers_apart)
 		s->hold[OOM_HOLD_WEIGHTS].pieces = OOM_PER_UNIT;
 	/* parts that go to the host wait for the card, unit by unit */
-	s->later_ahead = !oom_engine_of(p)->gathers_apart && s->in.scales && p->later_ranks_meta &&
+	s->later_ahead = !oom_engine_of(p)->gathers_apart && s->in.scales && p->quantised_load <= OOM_QLOAD_META &&
 			 p->offload_params == OOM_OFFLOAD_NONE && p->gpus > p->nodes;
+	s->whole_first = !oom_engine_of(p)->gathers_apart && s->in.scales && p->quantised_load == OOM_QLOAD_CARD;
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(state->rounded, s->ranks);
 	for (int i = 0; i < 2; i++)
 		s->temps[i] = oom_part_of(state->temps[i], s->ranks);
