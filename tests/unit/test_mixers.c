@@ -263,6 +263,16 @@ static void impossible_sizes(void **state)
 	}
 }
 
+/* What torch counted of two layers of Bamba's default config, the second of them attention: inv_freq twice, of whole
+ * heads of 128 although its configuration asks for half of them (transformers 5.12, BambaRotaryEmbedding). */
+static void bamba_turns_whole_heads(void **state)
+{
+	(void)state;
+	assert_int_equal(price("{\"model_type\": \"bamba\", \"num_hidden_layers\": 2, \"attn_layer_indices\": [1]}", 2, 256,
+			       OOM_CKPT_FULL).buffer_bytes,
+			 512);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -274,6 +284,7 @@ int main(void)
 		cmocka_unit_test(associative_scan_as_measured),
 		cmocka_unit_test(associative_scan_of_any_length),
 		cmocka_unit_test(impossible_sizes),
+		cmocka_unit_test(bamba_turns_whole_heads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

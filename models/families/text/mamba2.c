@@ -19,6 +19,7 @@ static struct oom_val mamba2_attention(struct oom_tape *t, const struct mamba2_l
 
 	at.rope = mamba2_of(a)->rope ? &rope : NULL;
 	at.rot_dim = oom_rot_dim(a);
+	at.rope_cat = mamba2_kind(a)->joins_rope;
 	at.mask = l->mask;
 	at.k_scaled = mamba2_kind(a)->both;
 	return oom_attention(t, &at, x);
@@ -150,7 +151,7 @@ static struct oom_val mamba2_model(struct oom_tape *t, const struct oom_arch *a,
 		x = oom_op_unary(t, OOM_SCALE, x);
 	x = oom_name(&f, x);                    /* inputs_embeds, a local of the model */
 	if (kind->attention) {
-		oom_name(&f, oom_position_ids(t));
+		oom_name_shared(&f, oom_position_ids(t));
 		l.mask = oom_name_shared(&f, oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b,
 							   t->m_s, t->m_s));
 	}
@@ -196,7 +197,8 @@ static const struct mamba2_kind mamba2 = {
 static const struct mamba2_kind bamba = {
 	.embed = "embed_tokens", .last_norm = "final_layernorm",
 	PREFIXED, .layer_list = "layers_block_type", .indices = true,
-	.rotary = 0.5,                  /* hard-coded by its configuration */
+	/* partial_rotary_factor, which its configuration sets to 0.5, is not read by BambaRotaryEmbedding */
+	.joins_rope = true,
 	.second_norm = "pre_ff_layernorm", .feed_forward = bamba_mlp};
 static const struct mamba2_kind falcon_h1 = {
 	.embed = "embed_tokens", .last_norm = "final_layernorm",

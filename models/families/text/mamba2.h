@@ -25,7 +25,7 @@ struct mamba2_kind {
 	bool indices;                   /* attn_layer_indices */
 	/* position_embedding_type says whether there are rotary tables; never; else always */
 	bool rope_by_key, no_rope;
-	double rotary;                  /* share of a head; 0: all */
+	bool joins_rope;                /* all of a head is rotated by code for a part of it */
 	/* of struct oom_ssd */
 	bool scaled, mask_any_batch, name_taken_over, mask_twice;
 	enum oom_gated_norm norm;

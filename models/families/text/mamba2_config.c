@@ -131,7 +131,7 @@ static void parse_attention(struct oom_arch *a, const struct mamba2_kind *kind)
 
 	oom_read_rows(a, attention_keys);
 	a->qkv_bias = a->o_bias = !kind->pattern && oom_read_bool(r, "attention_bias", false);
-	a->rotary_share = kind->rotary > 0 ? kind->rotary : 1;
+	a->rotary_share = 1;
 	mamba2_own(a)->rope = kind->rope_by_key ?
 				      !strcmp(oom_read_string(r, "position_embedding_type", ""),
 					      "rope") :
