@@ -55,8 +55,9 @@ static void split_heads(struct oom_tape *t, const struct oom_arch *a, struct oom
 		} else if (!i) {
 			p[i] = oom_op_copy(t, "flatten", oom_op_slice(t, x, x.mono, h));
 		} else {
-			/* [..., [-2], :]: the list becomes a tensor on the card (python_variable_indexing.cpp) */
-			p[i] = oom_op_gather(t, "index", x, oom_new(t, "index", OOM_MONO_ONE, D(1), OOM_I64), x.mono, kv);
+			/* the list becomes a tensor on the card, which the derivative keeps */
+			p[i] = oom_op_gather(t, "index", x, oom_new(t, "index", OOM_MONO_ONE, D(1), OOM_I64),
+					     x.mono, kv);
 			if (own->grouped && a->n_kv_heads < a->n_heads)
 				p[i] = oom_op_expand_copy(t, p[i], x.mono, h);
 		}

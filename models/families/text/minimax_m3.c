@@ -130,6 +130,7 @@ static struct oom_val minimax_m3_block(struct oom_tape *t, const void *ctx, uint
 static const struct oom_decoder minimax_m3_decoder = {
 	.embed = "embed_tokens",
 	.norm = "norm",
+	.position_ids = true,
 	.kinds = true,
 	.rope_part = true,
 	.block = minimax_m3_block,
