@@ -5,9 +5,13 @@
  *   X(ENUM, "word", "sentence for help, without a full stop", "spellings", "source", class)
  *
  * Spellings are separated by blanks.  true and false are among them if transformers has a switch for the
- * choice. */
+ * choice.  Lists of engines and of many GPUs are in choices_machines.h, those of adapters and of what they lie on
+ * in choices_adapters.h. */
 #ifndef OOMPLAN_CHOICES_H
 #define OOMPLAN_CHOICES_H
+
+#include "oomplan/choices_adapters.h"
+#include "oomplan/choices_machines.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -317,176 +321,6 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_EVALUATES_NO, "no", "never", "false", "eval_strategy=\"no\"", OOM_EXACT) \
 	X(OOM_EVALUATES_YES, "yes", "evaluation has to fit, too", "true steps epoch", \
 	  "eval_strategy=\"steps\"", OOM_EXACT)
-
-/* What engines are, as far as other knobs depend on it: rules between knobs and passes ask for these traits instead
- * of comparing names. */
-enum oom_engine_trait {
-	OOM_E_PLAIN = 1,        /* everything in full on every GPU: DDP, with torchao's offload */
-	OOM_E_ZERO = 2,         /* divides states as DeepSpeed's ZeRO does, with its buckets and thresholds */
-	OOM_E_FSDP = 4,         /* wraps layers as FSDP does, whose stages begin at 2 */
-	OOM_E_RANKS = 8,        /* tensor- and pipeline-parallel ranks with schedules of their own (Megatron) */
-	OOM_E_CORE = 16,        /* Megatron-core's layers, optimizer and launcher */
-	OOM_E_PIPE = 32,        /* DeepSpeed's pipeline engine over Megatron's layers */
-	OOM_E_MIXES = 64,       /* degrees of parallelism beside its sharding (torchtitan) */
-	OOM_E_IN_TURN = 128,    /* one process, whose GPUs hold different layers and work in turn */
-	OOM_E_AUTOCAST = 256,   /* a mixed precision of its own, beside which autocast is a choice */
-	OOM_E_PURE = 512        /* recipes in one type: no autocast, no fp32 master */
-};
-
-/* X: a choice as above.  T(ENUM, traits): its traits. */
-#define OOM_ENGINE_ROWS(X, T) \
-	X(OOM_ENGINE_HF, "hf", \
-	  "plain PyTorch, HF Trainer or Lightning Fabric (DDP on several GPUs)", \
-	  "ddp multi_gpu", "transformers TrainingArguments", OOM_EXACT) \
-	T(OOM_ENGINE_HF, OOM_E_PLAIN) \
-	X(OOM_ENGINE_DEEPSPEED, "deepspeed", "DeepSpeed ZeRO", "", "deepspeed config", \
-	  OOM_PLACEMENT) \
-	T(OOM_ENGINE_DEEPSPEED, OOM_E_ZERO | OOM_E_AUTOCAST) \
-	X(OOM_ENGINE_FSDP2, "fsdp2", "fully_shard, torchtitan style", "", \
-	  "torch.distributed.fsdp", OOM_PLACEMENT) \
-	T(OOM_ENGINE_FSDP2, OOM_E_FSDP | OOM_E_MIXES) \
-	X(OOM_ENGINE_FSDP1, "fsdp1", "FullyShardedDataParallel through accelerate", "fsdp", \
-	  "accelerate FSDP", OOM_PLACEMENT) \
-	T(OOM_ENGINE_FSDP1, OOM_E_FSDP | OOM_E_AUTOCAST) \
-	X(OOM_ENGINE_MEGATRON, "megatron", "Megatron-LM", "megatron_lm", \
-	  "Megatron-LM arguments", OOM_PLACEMENT) \
-	T(OOM_ENGINE_MEGATRON, OOM_E_RANKS | OOM_E_CORE) \
-	X(OOM_ENGINE_MEGATRON_DEEPSPEED, "megatron-deepspeed", \
-	  "DeepSpeed's pipeline engine and ZeRO-1 under Megatron's layers (BigScience, GPT-NeoX)", "", \
-	  "deepspeedai/Megatron-DeepSpeed, deepspeed/runtime/pipe/engine.py", OOM_PLACEMENT) \
-	T(OOM_ENGINE_MEGATRON_DEEPSPEED, OOM_E_RANKS | OOM_E_PIPE) \
-	X(OOM_ENGINE_TORCHTUNE, "torchtune", "pure bf16 recipes", "", "torchtune recipes", \
-	  OOM_NUMERICS) \
-	T(OOM_ENGINE_TORCHTUNE, OOM_E_FSDP | OOM_E_PURE) \
-	X(OOM_ENGINE_DEVICE_MAP, "device-map", \
-	  "one process, layers laid out over the GPUs of a node, which work in turn", "", \
-	  "device_map=\"auto\", transformers integrations/accelerate.py", OOM_PLACEMENT) \
-	T(OOM_ENGINE_DEVICE_MAP, OOM_E_IN_TURN)
-#define OOM_NO_ROW(...)
-#define OOM_ENGINES(X) OOM_ENGINE_ROWS(X, OOM_NO_ROW)
-#define OOM_ENGINE_TRAITS(T) OOM_ENGINE_ROWS(OOM_NO_ROW, T)
-
-#define OOM_SCANS(X) \
-	X(OOM_SCAN_ASSOCIATIVE, "associative", \
-	  "what traced runs take (torch.compile): the larger of the two", "", \
-	  "torch/_higher_order_ops/associative_scan.py", OOM_EXACT) \
-	X(OOM_SCAN_LOOP, "loop", "over the tokens: eager PyTorch without the mamba_ssm kernels", \
-	  "", "transformers modeling_mamba.py slow_forward", OOM_EXACT)
-
-#define OOM_FP8S(X) \
-	X(OOM_FP8_NONE, "none", "products in --precision", "false no", "-", OOM_EXACT) \
-	X(OOM_FP8_TENSORWISE, "tensorwise", \
-	  "8-bit products, one scale per tensor (delayed or current scaling)", \
-	  "true hybrid e4m3 delayed tensor", \
-	  "torchao float8_linear_config.py, TransformerEngine recipes", OOM_NUMERICS) \
-	X(OOM_FP8_ROWWISE, "rowwise", "8-bit products, one scale per row", "", \
-	  "torchao float8_linear_config.py", OOM_NUMERICS) \
-	X(OOM_FP8_BLOCKWISE, "blockwise", "8-bit products, one scale per block of 128 x 128", "", \
-	  "TransformerEngine Float8BlockScaling", OOM_NUMERICS) \
-	X(OOM_FP8_MXFP8, "mxfp8", "8-bit products, one scale per 32 elements (Blackwell)", "", \
-	  "TransformerEngine MXFP8BlockScaling", OOM_NUMERICS) \
-	X(OOM_FP8_NVFP4, "nvfp4", "4-bit products, one scale per 16 elements (Blackwell)", "", \
-	  "TransformerEngine NVFP4BlockScaling", OOM_NUMERICS)
-
-#define OOM_PP_SCHEDULES(X) \
-	X(OOM_PP_1F1B, "1f1b", "one forward, one backward; interleaved where vpp is above 1", "", \
-	  "Megatron-LM schedules.py, arXiv:2104.04473", OOM_EXACT) \
-	X(OOM_PP_GPIPE, "gpipe", "all forward passes of a step, then all backward passes", "", \
-	  "arXiv:1811.06965", OOM_EXACT)
-
-#define OOM_LAYER_IMPLS(X) \
-	X(OOM_LAYERS_TE, "transformer-engine", "TransformerEngine's fused modules", \
-	  "transformer_engine", "Megatron-LM --transformer-impl", OOM_NUMERICS) \
-	X(OOM_LAYERS_LOCAL, "local", "Megatron-core's own layers", "", \
-	  "Megatron-LM --transformer-impl", OOM_NUMERICS)
-
-#define OOM_CP_COMMS(X) \
-	X(OOM_CP_P2P, "p2p", "ring: keys and values travel around", "ring", \
-	  "--cp-comm-type p2p, arXiv:2310.01889", OOM_EXACT) \
-	X(OOM_CP_A2A, "a2a", "all-to-all: whole sequences of fewer heads (Ulysses)", "ulysses", \
-	  "--cp-comm-type a2a, arXiv:2309.14509", OOM_EXACT)
-
-/* What the layers of a frozen base are stored as: `qlora` is nf4. */
-#define OOM_BASES(X) \
-	X(OOM_BASE_PLAIN, "plain", "as --precision stores them", "none", "-", OOM_NUMERICS) \
-	X(OOM_BASE_NF4, "nf4", "4 bit and scales (bitsandbytes), the rest of the model in bf16", \
-	  "bnb_nf4", "BitsAndBytesConfig(load_in_4bit=True), arXiv:2305.14314", OOM_SCIENCE) \
-	X(OOM_BASE_FP4, "fp4", "the same bytes in another code", "bnb_fp4", \
-	  "BitsAndBytesConfig(bnb_4bit_quant_type=\"fp4\")", OOM_SCIENCE) \
-	X(OOM_BASE_INT8, "int8", "8 bit and a scale for every row (bitsandbytes LLM.int8)", \
-	  "llm.int8 bnb_int8", "BitsAndBytesConfig(load_in_8bit=True), arXiv:2208.07339", OOM_SCIENCE) \
-	X(OOM_BASE_GPTQ, "gptq", "4 bit in groups of 128 (GPTQModel's Triton kernel: estimated)", "", \
-	  "GPTQModel nn_modules/triton_utils/dequant.py, arXiv:2210.17323", OOM_SCIENCE) \
-	X(OOM_BASE_AWQ, "awq", "4 bit in groups of 128, computes in fp16 (estimated)", "", \
-	  "GPTQModel nn_modules/qlinear/gemm_awq_triton.py, arXiv:2306.00978", OOM_SCIENCE) \
-	X(OOM_BASE_HQQ, "hqq", "4 bit in groups of 64 (HQQ's PyTorch back end: estimated)", "", \
-	  "hqq core/quantize.py, HQQLinear", OOM_SCIENCE) \
-	X(OOM_BASE_GPTQ8, "gptq-8bit", "8 bit in groups of 128 (GPTQModel's Triton kernel: estimated)", "", \
-	  "GPTQModel nn_modules/triton_utils/dequant.py, arXiv:2210.17323", OOM_SCIENCE)
-
-/* FSDP flattens parameters of one floating type, and ZeRO-3 divides such ones (PEFT's guides to both). */
-#define OOM_QUANT_STORAGES(X) \
-	X(OOM_QUANT_STORAGE_AUTO, "auto", "what the engine needs: the model's own type where weights are sharded", "", \
-	  "peft docs accelerate/fsdp.md, deepspeed.md", OOM_EXACT) \
-	X(OOM_QUANT_STORAGE_UINT8, "uint8", "bytes, bitsandbytes' default: cannot be sharded", "torch.uint8", \
-	  "bitsandbytes nn/modules.py Params4bit", OOM_EXACT) \
-	X(OOM_QUANT_STORAGE_OWN, "own", "the type of the rest of the model: the same bytes, which can be sharded", \
-	  "bfloat16 torch.bfloat16 bf16 float16 torch.float16 fp16 float32 torch.float32", \
-	  "bitsandbytes nn/modules.py Params4bit", OOM_EXACT)
-
-/* What PEFT trains beside the frozen model (its peft_type). */
-#define OOM_ADAPTERS(X) \
-	X(OOM_ADAPTER_LORA, "lora", "two thin matrices beside a layer", "", \
-	  "arXiv:2106.09685; peft tuners/lora", OOM_SCIENCE) \
-	X(OOM_ADAPTER_DORA, "dora", "LoRA whose directions and magnitudes are trained apart", "", \
-	  "arXiv:2402.09353; peft tuners/lora/dora.py", OOM_SCIENCE) \
-	X(OOM_ADAPTER_ADALORA, "adalora", "three factors, of which the middle one is pruned; lora-r is init_r", \
-	  "", "arXiv:2303.10512; peft tuners/adalora", OOM_SCIENCE) \
-	X(OOM_ADAPTER_IA3, "ia3", "a vector that scales keys, values and feed-forwards", "(ia)^3", \
-	  "arXiv:2205.05638; peft tuners/ia3", OOM_SCIENCE) \
-	X(OOM_ADAPTER_VERA, "vera", "random matrices that all layers share, two trained vectors per layer", \
-	  "", "arXiv:2310.11454; peft tuners/vera", OOM_SCIENCE) \
-	X(OOM_ADAPTER_MISS, "miss", "one matrix over the sums of a layer's inputs", "bone", \
-	  "arXiv:2409.15371; peft tuners/miss", OOM_SCIENCE) \
-	X(OOM_ADAPTER_LOHA, "loha", "the Hadamard product of two products of thin matrices", "", \
-	  "arXiv:2108.06098; peft tuners/loha", OOM_SCIENCE) \
-	X(OOM_ADAPTER_LOKR, "lokr", "a Kronecker product", "", \
-	  "arXiv:2309.14859; peft tuners/lokr", OOM_SCIENCE) \
-	X(OOM_ADAPTER_FOURIER, "fourierft", "coefficients of a sparse spectrum; lora-r is n_frequency", "", \
-	  "arXiv:2405.03003; peft tuners/fourierft", OOM_SCIENCE) \
-	X(OOM_ADAPTER_OFT, "oft", "a rotation of the input in blocks; lora-r is oft_block_size", "", \
-	  "arXiv:2306.07280; peft tuners/oft", OOM_SCIENCE) \
-	X(OOM_ADAPTER_HRA, "hra", "reflections of the input: the whole weight is made anew in fp32, once for each", "", \
-	  "arXiv:2405.17484; peft tuners/hra", OOM_SCIENCE) \
-	X(OOM_ADAPTER_VBLORA, "vblora", "LoRA whose matrices are mixtures of a bank's vectors, which all layers share", \
-	  "vb-lora", "arXiv:2405.15179; peft tuners/vblora", OOM_SCIENCE) \
-	X(OOM_ADAPTER_BOFT, "boft", "a rotation of the whole input made of blocks, its permutation kept as a matrix; lora-r is boft_block_size", \
-	  "", "arXiv:2311.06243; peft tuners/boft", OOM_SCIENCE) \
-	X(OOM_ADAPTER_PROMPT, "prompt-tuning", "virtual tokens before the text", "", \
-	  "arXiv:2104.08691; peft tuners/prompt_tuning", OOM_SCIENCE) \
-	X(OOM_ADAPTER_P_TUNING, "p-tuning", "virtual tokens that a small network makes", "", \
-	  "arXiv:2103.10385; peft tuners/p_tuning", OOM_SCIENCE) \
-	X(OOM_ADAPTER_ADAPTION, "adaption-prompt", "LLaMA-Adapter: virtual tokens that attention looks at besides, behind a gate", \
-	  "adaption_prompt llama-adapter", "arXiv:2303.16199; peft tuners/adaption_prompt", OOM_SCIENCE) \
-	X(OOM_ADAPTER_PREFIX, "prefix-tuning", "virtual keys and values before those of every layer", "", \
-	  "arXiv:2101.00190; peft tuners/prefix_tuning", OOM_SCIENCE) \
-	X(OOM_ADAPTER_LN_TUNING, "ln-tuning", "copies of norms: those lora-targets names, or all", "", \
-	  "arXiv:2312.11420; peft tuners/ln_tuning", OOM_SCIENCE)
-
-/* LoraConfig(bias=) */
-#define OOM_LORA_BIASES(X) \
-	X(OOM_LORA_BIAS_NONE, "none", "biases are frozen", "", "peft tuners/lora/config.py", OOM_EXACT) \
-	X(OOM_LORA_BIAS_ALL, "all", "every bias of the model trains", "", "peft tuners/lora/config.py", \
-	  OOM_SCIENCE) \
-	X(OOM_LORA_BIAS_LORA, "lora-only", "biases of the adapted layers train", "lora_only", \
-	  "peft tuners/lora/config.py", OOM_SCIENCE)
-
-#define OOM_OFFLOADS(X) \
-	X(OOM_OFFLOAD_NONE, "none", "stays on the GPU", "", "-", OOM_EXACT) \
-	X(OOM_OFFLOAD_CPU, "cpu", "in host memory", "", "DeepSpeed offload device: cpu", \
-	  OOM_PLACEMENT) \
-	X(OOM_OFFLOAD_NVME, "nvme", "on a local disk", "", "DeepSpeed offload device: nvme", \
-	  OOM_PLACEMENT)
 
 #define OOM_CHOICE_ID(id, ...) id,
 #define OOM_WORD_ID OOM_CHOICE_ID

@@ -12,6 +12,8 @@
 #include "oomplan/box.h"
 #include "oomplan/calibrate.h"
 #include "oomplan/choices.h"
+#include "oomplan/choices_adapters.h"
+#include "oomplan/choices_machines.h"
 #include "oomplan/compare.h"
 #include "oomplan/compat.h"
 #include "oomplan/config.h"

@@ -244,92 +244,93 @@ static bool any_is(const struct oom_crash_answer *a, const char *fix, const char
 }
 
 /* What is said beside the first fix. */
+static const struct {
+	const char *why, *text, *fix, *evidence, *never;
+} besides[] = {
+	{"room beside others", "Epoch 3\n" TRACE AT("fit.py", "train", "loss = net(x)") AT("net.py", "forward", "x = self.mix(x)") CUDA("5.00", "0.50", "9.40", "9.00", "0.20"),
+	 "to fit beside them: halve", NULL, NULL},
+	{"a script without the decorator", TRACE AT("show.py", "infer", "p = net(x)") AT("net.py", "forward", "x = self.mix(x)") CUDA("3.00", "0.50", "30.40", "20.00", "0.20"),
+	 "torch.inference_mode()", NULL, NULL},
+	{"and with it", TRACE AT("site-packages/torch/utils/_contextlib.py", "decorate_context", "return func(a)") AT("show.py", "infer", "p = net(x)") AT("net.py", "forward",
+																	  "x = self.mix(x)")
+	 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), NULL, "no gradients", "torch.inference_mode()"},
+	{"the line outside of installed packages", TRACE AT("/w/fit/losses/near.py", "nearest", "d = a.repeat(n) * b") AT("/v/lib/python3.10/site-packages/torch/x.py", "mul", "return m(a)")
+	 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), NULL, "led to it: losses/near.py:7, in nearest: d = a.repeat(n) * b", NULL},
+	{"behind what a logger put before it", "[2024-09-09 17:43:57] [INFO] Traceback (most recent call last):\n[2024-09-09 17:43:57] [INFO] File \"fit.py\", line 18, in train\n"
+					       "[2024-09-09 17:43:57] [INFO] loss.backward()\n[2024-09-09 17:43:57] [INFO] " CUDA("3.00", "0.50", "30.40", "20.00", "0.20"),
+	 NULL, "led to it: fit.py:18, in train: loss.backward()", NULL},
+	{"IPython's frames", "OutOfMemoryError                          Traceback (most recent call last)\nFile ~/w/cells/grow.py:370, in Net.run(self, n)\n    368 for e in t:\n"
+			     "--> 370     loss = self.step(data)\n\nFile ~/e/lib/python3.10/site-packages/torch/nn/modules/module.py:1194, in Module._call_impl(self)\n"
+			     "-> 1194     return forward_call(*input)\n\n" CUDA("3.00", "0.50", "30.40", "20.00", "0.20"),
+	 NULL, "led to it: cells/grow.py:370, in Net.run: loss = self.step(data)", NULL},
+	{"a server's own files are nobody's script", TRACE AT("/v/lib/python3.10/site-packages/vllm/worker.py", "execute_model", "o = self.run(x)")
+	 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), "gpu_memory_utilization", NULL, "led to it"},
+	{"as many as the array's first number says", "numpy.core._exceptions.MemoryError: Unable to allocate 966. GiB for an array with shape (500000, 1, 3, 960, 720) and data type uint8\n",
+	 NULL, "500000, is as a rule a count", NULL},
+	{"results are kept where transcription ends in the host's memory", "python transcribe_speech.py dataset_manifest=a.json\nTranscribing:  64%|###   | 845/1320 [12:01<06:44,  1.17it/s]\n"
+									    "Detected 1 oom-kill event(s) in StepId=7.0 cgroup.\n", "transcribe_generator()", NULL, NULL},
+	{"weights that were told to be of 32 bits", "python -m vllm.entrypoints.openai.api_server --model a/B-7B --dtype=float --max-model-len 800\n" CUDA("0.50", "0.01", "21.40", "21.30", "0.02"),
+	 "weights in 16 bits", NULL, NULL},
+	{"a tensor's type is no such option", ">>> a = torch.zeros([900,900,900], dtype=torch.float32, device='cuda')\n" TRACE AT("<stdin>", "<module>", "")
+	 CUDA("2.72", "0.50", "30.40", "30.00", "0.02"), NULL, NULL, "told to take"},
+	{"layers of clouds of points", TRACE AT("reg.py", "train_epoch", "f = net(cloud)") AT("/v/site-packages/MinkowskiEngine/MinkowskiConvolution.py", "forward", "out = self.conv.apply(")
+	 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "coarser voxels", "asked for by points", NULL},
+	{"an input that is moved is no weights", TRACE AT("feed.py", "set_input", "self.images = images.to(device)") CUDA("2.00", "0.50", "30.40", "20.00", "0.20"),
+	 "smaller images", "asked for by an input", "quantised"},
+	{"predict() joins what it gives", "Traceback (most recent call last):\n" AT("/v/keras/engine/training.py", "predict", "all_outputs = map_up_to(batch_outputs, concat, outputs)")
+	 "ResourceExhaustedError: OOM when allocating tensor with shape[900,64,512,2] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:ConcatV2]\n",
+	 "predict_on_batch", "outputs of many batches", NULL},
+	{"fairseq generates in words of its own", TRACE AT("/v/site-packages/fairseq_cli/generate.py", "main", "h = task.inference_step(g, m, s)") AT("/v/site-packages/fairseq/g.py", "generate", "x = y")
+	 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "--beam", NULL, "quantised"},
+	{"OneTrainer saves alone", "Traceback (most recent call last):\n" AT("C:\\OneTrainer\\modules\\modelSaver\\X.py", "__save_safetensors", "save_file(d, to)") "MemoryError\n",
+	 "Output Data Type", NULL, "ZeRO"},
+	{"the host's memory is the Mac's GPU's", "got prompt ComfyUI\nRuntimeError: MPS backend out of memory (MPS allocated: 9.57 GiB, other allocations: 17.35 GiB, max allowed: 27.20 GiB). Tried to allocate "
+					       "300.00 MiB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).\n",
+	 "PYTORCH_MPS_HIGH", NULL, "--lowvram"},
+	{"many times an APU's share is too much for any", "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 150.00 GiB. GPU 0 has a total capacity of 54.84 GiB of which 33.76 GiB is free. Of the "
+						      "allocated memory 19.69 GiB is allocated by PyTorch, and 971.84 MiB is reserved by PyTorch but unallocated.\n",
+	 "make that one tensor smaller", NULL, NULL},
+	{"a loop of one's own has none of the Trainer's options", "Cell In[4], line 3\n      1 for batch in train_dataloader:\n----> 3     out = model(**batch)\n\nFile "
+	 "/e/lib/python3.10/site-packages/transformers/models/a/modeling_a.py:91, in A.forward(self, x)\n---> 91 h = self.mlp(x)\n\n" CUDA("2.00", "0.50", "30.40", "20.00", "0.20"),
+	 "halve the micro-batch", NULL, "per_device_train"},
+	{"more than its share is held: weights", "vllm serve a/B-32B --gpu-memory-utilization 0.5 --max-model-len 900\n" CUDA("2.00", "0.50", "30.40", "29.00", "0.20"),
+	 "tensor_parallel_size", NULL, "0.5 ->"},
+	{"every pixel against every other", TRACE AT("infer.py", "flow", "f = net(a, b)") AT("core/corr.py", "corr", "c = torch.matmul(p, q)") CUDA("2.00", "0.50", "30.40", "20.00", "0.20"),
+	 "smaller images where it is pixels", "pixels", NULL},
+	{"an engine's states are no array", "[x] [INFO] [utils.py:829:see_memory_usage] Before creating fp16 partitions\nTraceback (most recent call last):\n"
+	 AT("/v/site-packages/deepspeed/runtime/zero/stage3.py", "_create_partitions", "b = defragment(p)")
+	 "RuntimeError: [enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 26976714752 bytes. Error code 12 (Cannot allocate memory)\n",
+	 "offload", NULL, "array's shape"},
+	{"outputs of a validation, stacked", TRACE AT("/w/tab/fit.py", "fit", "self._predict_epoch(n, l)") AT("/w/tab/fit.py", "_predict_epoch", "o = self.stack_batches(a, b)")
+	 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "host", "joined on the card", "micro-batch"},
+	{"a sum of graphs may be what fills it", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y)") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
+	 "loss.item()", "the line that led to it", NULL},
+	{"a sum of numbers is not", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y).item()") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
+	 NULL, NULL, "loss.item()"},
+	{"rays of a picture go in chunks", TRACE AT("look.py", "evaluate_all", "c = paint(r)") AT("look/paint.py", "batchify_rays", "out = render_rays(rays[i:i + n])")
+	 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "fewer rays at once", "asked for by rays", NULL},
+	{"no numbers while a model is moved: who else is there", "Traceback (most recent call last):\n" AT("show.py", "<module>", "net = net.to(device)")
+	 "RuntimeError: CUDA error: out of memory\n", "nvidia-smi shows who holds the card", NULL, NULL},
+	{"a child of map() that was killed", "Traceback (most recent call last):\n" AT("prep.py", "<module>", "d = d.map(cut, num_proc=16)")
+	 "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable multiprocessing.\n", "lower num_proc", NULL, NULL},
+	{"pictures of three colours are no count", "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 1.37 GiB for an array with shape (6000, 10200, 3) and data type float64\n",
+	 NULL, NULL, "is as a rule a count"},
+};
+
 static void test_besides(void **state)
 {
-	static const struct {
-		const char *why, *text, *fix, *evidence, *never;
-	} rows[] = {
-		{"room beside others", "Epoch 3\n" TRACE AT("fit.py", "train", "loss = net(x)") AT("net.py", "forward", "x = self.mix(x)") CUDA("5.00", "0.50", "9.40", "9.00", "0.20"),
-		 "to fit beside them: halve", NULL, NULL},
-		{"a script without the decorator", TRACE AT("show.py", "infer", "p = net(x)") AT("net.py", "forward", "x = self.mix(x)") CUDA("3.00", "0.50", "30.40", "20.00", "0.20"),
-		 "torch.inference_mode()", NULL, NULL},
-		{"and with it", TRACE AT("site-packages/torch/utils/_contextlib.py", "decorate_context", "return func(a)") AT("show.py", "infer", "p = net(x)") AT("net.py", "forward",
-																		  "x = self.mix(x)")
-		 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), NULL, "no gradients", "torch.inference_mode()"},
-		{"the line outside of installed packages", TRACE AT("/w/fit/losses/near.py", "nearest", "d = a.repeat(n) * b") AT("/v/lib/python3.10/site-packages/torch/x.py", "mul", "return m(a)")
-		 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), NULL, "led to it: losses/near.py:7, in nearest: d = a.repeat(n) * b", NULL},
-		{"behind what a logger put before it", "[2024-09-09 17:43:57] [INFO] Traceback (most recent call last):\n[2024-09-09 17:43:57] [INFO] File \"fit.py\", line 18, in train\n"
-						       "[2024-09-09 17:43:57] [INFO] loss.backward()\n[2024-09-09 17:43:57] [INFO] " CUDA("3.00", "0.50", "30.40", "20.00", "0.20"),
-		 NULL, "led to it: fit.py:18, in train: loss.backward()", NULL},
-		{"IPython's frames", "OutOfMemoryError                          Traceback (most recent call last)\nFile ~/w/cells/grow.py:370, in Net.run(self, n)\n    368 for e in t:\n"
-				     "--> 370     loss = self.step(data)\n\nFile ~/e/lib/python3.10/site-packages/torch/nn/modules/module.py:1194, in Module._call_impl(self)\n"
-				     "-> 1194     return forward_call(*input)\n\n" CUDA("3.00", "0.50", "30.40", "20.00", "0.20"),
-		 NULL, "led to it: cells/grow.py:370, in Net.run: loss = self.step(data)", NULL},
-		{"a server's own files are nobody's script", TRACE AT("/v/lib/python3.10/site-packages/vllm/worker.py", "execute_model", "o = self.run(x)")
-		 CUDA("3.00", "0.50", "30.40", "20.00", "0.20"), "gpu_memory_utilization", NULL, "led to it"},
-		{"as many as the array's first number says", "numpy.core._exceptions.MemoryError: Unable to allocate 966. GiB for an array with shape (500000, 1, 3, 960, 720) and data type uint8\n",
-		 NULL, "500000, is as a rule a count", NULL},
-		{"results are kept where transcription ends in the host's memory", "python transcribe_speech.py dataset_manifest=a.json\nTranscribing:  64%|###   | 845/1320 [12:01<06:44,  1.17it/s]\n"
-										    "Detected 1 oom-kill event(s) in StepId=7.0 cgroup.\n", "transcribe_generator()", NULL, NULL},
-		{"weights that were told to be of 32 bits", "python -m vllm.entrypoints.openai.api_server --model a/B-7B --dtype=float --max-model-len 800\n" CUDA("0.50", "0.01", "21.40", "21.30", "0.02"),
-		 "weights in 16 bits", NULL, NULL},
-		{"a tensor's type is no such option", ">>> a = torch.zeros([900,900,900], dtype=torch.float32, device='cuda')\n" TRACE AT("<stdin>", "<module>", "")
-		 CUDA("2.72", "0.50", "30.40", "30.00", "0.02"), NULL, NULL, "told to take"},
-		{"layers of clouds of points", TRACE AT("reg.py", "train_epoch", "f = net(cloud)") AT("/v/site-packages/MinkowskiEngine/MinkowskiConvolution.py", "forward", "out = self.conv.apply(")
-		 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "coarser voxels", "asked for by points", NULL},
-		{"an input that is moved is no weights", TRACE AT("feed.py", "set_input", "self.images = images.to(device)") CUDA("2.00", "0.50", "30.40", "20.00", "0.20"),
-		 "smaller images", "asked for by an input", "quantised"},
-		{"predict() joins what it gives", "Traceback (most recent call last):\n" AT("/v/keras/engine/training.py", "predict", "all_outputs = map_up_to(batch_outputs, concat, outputs)")
-		 "ResourceExhaustedError: OOM when allocating tensor with shape[900,64,512,2] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:ConcatV2]\n",
-		 "predict_on_batch", "outputs of many batches", NULL},
-		{"fairseq generates in words of its own", TRACE AT("/v/site-packages/fairseq_cli/generate.py", "main", "h = task.inference_step(g, m, s)") AT("/v/site-packages/fairseq/g.py", "generate", "x = y")
-		 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "--beam", NULL, "quantised"},
-		{"OneTrainer saves alone", "Traceback (most recent call last):\n" AT("C:\\OneTrainer\\modules\\modelSaver\\X.py", "__save_safetensors", "save_file(d, to)") "MemoryError\n",
-		 "Output Data Type", NULL, "ZeRO"},
-		{"the host's memory is the Mac's GPU's", "got prompt ComfyUI\nRuntimeError: MPS backend out of memory (MPS allocated: 9.57 GiB, other allocations: 17.35 GiB, max allowed: 27.20 GiB). Tried to allocate "
-						       "300.00 MiB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).\n",
-		 "PYTORCH_MPS_HIGH", NULL, "--lowvram"},
-		{"many times an APU's share is too much for any", "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 150.00 GiB. GPU 0 has a total capacity of 54.84 GiB of which 33.76 GiB is free. Of the "
-							      "allocated memory 19.69 GiB is allocated by PyTorch, and 971.84 MiB is reserved by PyTorch but unallocated.\n",
-		 "make that one tensor smaller", NULL, NULL},
-		{"a loop of one's own has none of the Trainer's options", "Cell In[4], line 3\n      1 for batch in train_dataloader:\n----> 3     out = model(**batch)\n\nFile "
-		 "/e/lib/python3.10/site-packages/transformers/models/a/modeling_a.py:91, in A.forward(self, x)\n---> 91 h = self.mlp(x)\n\n" CUDA("2.00", "0.50", "30.40", "20.00", "0.20"),
-		 "halve the micro-batch", NULL, "per_device_train"},
-		{"more than its share is held: weights", "vllm serve a/B-32B --gpu-memory-utilization 0.5 --max-model-len 900\n" CUDA("2.00", "0.50", "30.40", "29.00", "0.20"),
-		 "tensor_parallel_size", NULL, "0.5 ->"},
-		{"every pixel against every other", TRACE AT("infer.py", "flow", "f = net(a, b)") AT("core/corr.py", "corr", "c = torch.matmul(p, q)") CUDA("2.00", "0.50", "30.40", "20.00", "0.20"),
-		 "smaller images where it is pixels", "pixels", NULL},
-		{"an engine's states are no array", "[x] [INFO] [utils.py:829:see_memory_usage] Before creating fp16 partitions\nTraceback (most recent call last):\n"
-		 AT("/v/site-packages/deepspeed/runtime/zero/stage3.py", "_create_partitions", "b = defragment(p)")
-		 "RuntimeError: [enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 26976714752 bytes. Error code 12 (Cannot allocate memory)\n",
-		 "offload", NULL, "array's shape"},
-		{"outputs of a validation, stacked", TRACE AT("/w/tab/fit.py", "fit", "self._predict_epoch(n, l)") AT("/w/tab/fit.py", "_predict_epoch", "o = self.stack_batches(a, b)")
-		 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "host", "joined on the card", "micro-batch"},
-		{"a sum of graphs may be what fills it", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y)") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
-		 "loss.item()", "the line that led to it", NULL},
-		{"a sum of numbers is not", "Epoch 2\n" TRACE AT("fit.py", "<module>", "run_loss += crit(net(x), y).item()") CUDA("0.20", "0.05", "30.40", "29.10", "0.20"),
-		 NULL, NULL, "loss.item()"},
-		{"rays of a picture go in chunks", TRACE AT("look.py", "evaluate_all", "c = paint(r)") AT("look/paint.py", "batchify_rays", "out = render_rays(rays[i:i + n])")
-		 CUDA("2.00", "0.50", "30.40", "20.00", "0.20"), "fewer rays at once", "asked for by rays", NULL},
-		{"no numbers while a model is moved: who else is there", "Traceback (most recent call last):\n" AT("show.py", "<module>", "net = net.to(device)")
-		 "RuntimeError: CUDA error: out of memory\n", "nvidia-smi shows who holds the card", NULL, NULL},
-		{"a child of map() that was killed", "Traceback (most recent call last):\n" AT("prep.py", "<module>", "d = d.map(cut, num_proc=16)")
-		 "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable multiprocessing.\n", "lower num_proc", NULL, NULL},
-		{"pictures of three colours are no count", "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 1.37 GiB for an array with shape (6000, 10200, 3) and data type float64\n",
-		 NULL, NULL, "is as a rule a count"},
-	};
 	int bad = 0;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < sizeof(besides) / sizeof(besides[0]); i++) {
 		struct oom_crash c;
 		struct oom_crash_answer a;
 
-		assert_true(oom_crash_decode(rows[i].text, strlen(rows[i].text), &c));
+		assert_true(oom_crash_decode(besides[i].text, strlen(besides[i].text), &c));
 		oom_crash_answer(&c, &a);
-		if (((rows[i].fix || rows[i].evidence) && !any_is(&a, rows[i].fix, rows[i].evidence)) ||
-		    (rows[i].never && any_is(&a, rows[i].never, rows[i].never))) {
-			print_error("%s: it says first \"%s\", and \"%s\"\n", rows[i].why, a.n_fix ? a.fix[0] : "", a.n_evidence ? a.evidence[0] : "");
+		if (((besides[i].fix || besides[i].evidence) && !any_is(&a, besides[i].fix, besides[i].evidence)) ||
+		    (besides[i].never && any_is(&a, besides[i].never, besides[i].never))) {
+			print_error("%s: it says first \"%s\", and \"%s\"\n", besides[i].why, a.n_fix ? a.fix[0] : "", a.n_evidence ? a.evidence[0] : "");
 			bad++;
 		}
 	}
