@@ -8,11 +8,14 @@
 struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c)
 {
 	const int64_t outer = t->selection.layer;
+	const char *outside = t->selection.outside;
 	struct oom_val y;
 
 	t->selection.layer = c->layer;
+	t->selection.outside = t->scope;
 	y = c->fn(t, c->ctx, c->layer, oom_keep(c->x));
 	t->selection.layer = outer;
+	t->selection.outside = outside;
 	return y.kept ? oom_share(t, y) : y;
 }
 

@@ -250,6 +250,7 @@ struct oom_selection {
 	uint8_t part;           /* enum oom_model_part */
 	int64_t layer;          /* number in its stack; -1: outside */
 	bool shared;            /* in a mixture's shared experts */
+	const char *outside;    /* the scope that the layer was entered with: no module of its own */
 	uint32_t depth;         /* layers of that stack */
 	uint32_t stack, stacks[OOM_PART_PROJECTOR + 1]; /* its number; those begun, by part */
 	bool froze, trained;    /* --freeze and --train met a parameter */

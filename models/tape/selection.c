@@ -58,13 +58,15 @@ static uint32_t met_before(const struct oom_tape *t, const struct oom_param *p, 
 bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char path[OOM_PATH_SIZE])
 {
 	const struct oom_selection *s = &t->selection;
-	const char *dot = p->scope ? strrchr(p->scope, '.') : NULL;
+	/* a parameter of the layer itself (BEiT's lambda_1) lies in no module of it */
+	const char *scope = p->scope && !(s->layer >= 0 && p->scope == s->outside) ? p->scope : "",
+		   *dot = strrchr(scope, '.');
 	const struct oom_module_at at = {
-		.word = dot ? dot + 1 : p->scope ? p->scope : "",
+		.word = dot ? dot + 1 : scope,
 		.part = (enum oom_model_part)s->part,
 		.stack = s->stack,
 		.layer = s->layer,
-		.nth = met_before(t, p, p->scope ? p->scope : ""),
+		.nth = met_before(t, p, scope),
 		.shared = (p->flags & OOM_P_SHARED) != 0,
 	};
 
