@@ -1,6 +1,7 @@
 /* Keys that name an engine, as frameworks around transformers have them. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -235,4 +236,19 @@ void fw_take_compile(struct fw_part *p, const char *backend, const char *mode)
 		fw_unmodelled(p, backend, "priced as inductor's partitioner keeps tensors");
 	if (oom_same_word(how, "reduce-overhead") || oom_same_word(how, "max-autotune"))
 		fw_unmodelled(p, mode, "CUDA graphs keep pools of their own: more than is priced");
+}
+
+void fw_megatron_blocks(struct fw_part *p, const char *method, const char *layers)
+{
+	int64_t n;
+
+	if (fw_fact_is(p, "grad-ckpt", "full") && !strcmp(fw_text(p, method), "block") && doc_whole(fw_key(p, layers), &n) &&
+	    n > 0)
+		fw_set_whole(p, "recompute-num-layers", n, layers, NULL);
+}
+
+void fw_megatron_offload(struct fw_part *p, const char *fraction)
+{
+	if (fw_fact_is(p, "offload-optimizer", "cpu") && fw_key(p, fraction) && atof(fw_text(p, fraction)) < 1)
+		fw_unmodelled(p, fraction, "the rest of the states stays on the card: more than is priced");
 }

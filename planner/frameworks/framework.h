@@ -93,6 +93,10 @@ extern const struct fw_megatron_kind fw_megatron_kinds[];
 
 /* megatron_model.c: describe of Megatron-LM's arguments. */
 const char *fw_megatron_model(const struct fw_part *part, const char **why);
+/* engines.c: layers recomputed one by one from the first on (method "block"), and the share of the optimizer that
+ * waits in host memory, under the framework's names of Megatron-core's arguments. */
+void fw_megatron_blocks(struct fw_part *part, const char *method, const char *layers);
+void fw_megatron_offload(struct fw_part *part, const char *fraction);
 
 /* table.c: NULL past the end. */
 const struct framework *framework_at(size_t i);

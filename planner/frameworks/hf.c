@@ -52,6 +52,7 @@ const struct fw_row hf_training_rows[] = {
 	FW_KEY("generation_max_length", "eval-new-tokens", NULL, NULL, "transformers training_args_seq2seq.py"),
 	FW_KEY("generation_num_beams", "eval-beams", NULL, NULL, "transformers training_args_seq2seq.py"),
 	{"parallelism_config", .note = "tensor or context parallelism: give --tp or --cp"},
+	{"sharded_ddp", .note = "fairscale's shards of states, gradients or parameters: less than is priced"},
 	{"use_cpu", .note = "the run is on the CPU: no GPU memory is used"},
 	{"no_cuda", .note = "the run is on the CPU: no GPU memory is used"},
 	FW_KEY("predict_with_generate", "predict-with-generate", "true>true;false>false", NULL,
@@ -81,7 +82,7 @@ const char hf_training_idle[] =
 	"ddp_* debug skip_memory_metrics do_train do_eval do_predict do_test resume_from_checkpoint "
 	"logging_dir local_rank fp16_opt_level fp16_backend half_precision_backend tpu_* past_index "
 	"use_mps_device use_ipex jit_mode_eval ray_scope mp_parameters dispatch_batches split_batches "
-	"sharded_ddp fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap use_legacy_prediction_loop "
+	"fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap use_legacy_prediction_loop "
 	"generation_config "
 	"sortish_sampler evaluate_during_training callbacks _n_gpu n_gpu";
 

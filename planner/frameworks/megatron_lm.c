@@ -49,6 +49,8 @@ static const struct fw_row megatron_rows[] = {
 	       "Megatron-DeepSpeed arguments.py"),
 	{"recompute-method", .hook = true, .source = TRANSFORMER},
 	{"recompute-num-layers", .hook = true, .source = TRANSFORMER},
+	{"optimizer-offload-fraction", .hook = true, .source = TRAINING},
+	{"pp-partition-method", .hook = true, .source = "deepspeed/runtime/pipe/module.py _partition_layers"},
 	FW_KEY("attention-backend", "attn",
 	       "flash>flash;fused>flash;auto>flash;unfused>eager;local>eager;"
 	       "AttnBackend.flash>flash;AttnBackend.fused>flash;AttnBackend.auto>flash;"
@@ -123,13 +125,32 @@ static const char megatron_idle[] =
 	"straggler-* high-priority-stream-groups nccl-* dataloader-* perform-* result-* error-* "
 	"mmap-bin-files gradient-reduce-* max-tokens-to-oom per-split-* "
 	"logging-level record-* mamba-* hybrid-* is-hybrid-model spec use-fused-* "
-	"pp-partition-method short-seq-prob mask-prob bert-* onnx-safe optimizer-offload-fraction";
+	"short-seq-prob mask-prob bert-* onnx-safe";
 
 static bool present(const struct fw_part *p, const char *key)
 {
 	const struct doc_node *n = fw_key(p, key);
 
 	return n && !doc_is_off(n);
+}
+
+/* DeepSpeed's pipeline cuts stages by layers alone where it is not told otherwise; with "embedding" the two of
+ * them count as layers do. */
+static void cut_stages(struct fw_part *p)
+{
+	const char *key = "pp-partition-method", *method = fw_text(p, key);
+	const int64_t pp = atoll(fw_fact(p, "pp"));
+	int64_t layers;
+
+	if (pp < 2 || !*method || !strcmp(method, "type:transformer"))
+		return;
+	if (!strcmp(method, "type:transformer|embedding") && doc_whole(fw_key(p, "num-layers"), &layers) && layers > 0 &&
+	    !((layers + 2) % pp)) {
+		fw_set(p, "pp-embedding", "true", key, NULL);
+		fw_set(p, "pp-loss", "true", key, NULL);
+		return;
+	}
+	fw_unmodelled(p, key, "stages are priced as cut by layers alone");
 }
 
 /* Megatron's own defaults.  A file that names TransformerEngine or the core's models is of 2023 or
@@ -173,9 +194,9 @@ static void megatron_finish(struct fw_part *p)
 	fw_default(p, "ep", "1", PARALLEL);
 	if (!*fw_fact(p, "eval-batch") && *fw_fact(p, "micro-batch"))
 		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "evaluation takes the micro-batch");
-	if (fw_fact_is(p, "grad-ckpt", "full") && !strcmp(fw_text(p, "recompute-method"), "block") &&
-	    doc_whole(fw_key(p, "recompute-num-layers"), &layers) && layers > 0)
-		fw_set_whole(p, "recompute-num-layers", layers, "recompute-num-layers", NULL);
+	fw_megatron_blocks(p, "recompute-method", "recompute-num-layers");
+	fw_megatron_offload(p, "optimizer-offload-fraction");
+	cut_stages(p);
 	if (doc_whole(fw_key(p, "num-layers-per-virtual-pipeline-stage"), &chunk) && chunk > 0 &&
 	    doc_whole(fw_key(p, "num-layers"), &layers) &&
 	    (pp = atoll(fw_fact(p, "pp"))) > 0 && pp < 100000 && chunk < 100000 &&

@@ -10,6 +10,7 @@
 #define BASE "swift/arguments/base_args"
 #define TUNER "swift/arguments/tuner_args.py"
 #define MEGATRON "swift/megatron/arguments/megatron_args.py"
+#define FROZEN "a part is frozen: less than is priced"
 #define LISA "swift/callbacks/lisa.py"
 #define METHOD "lora>lora;full>full;longlora>lora;adalora>lora;qlora>lora base-bits=4-nf4"
 
@@ -86,6 +87,11 @@ static const struct fw_row rows[] = {
 	FW_KEY("expert_tensor_parallel_size", "etp", NULL, NULL, MEGATRON),
 	{"optimizer", .hook = true, .source = MEGATRON},
 	{"tuner_backend", .hook = true},
+	{"freeze_parameters_ratio", .note = FROZEN}, {"freeze_parameters", .note = FROZEN},
+	{"freeze_parameters_regex", .note = FROZEN}, {"trainable_parameters", .hook = true},
+	{"trainable_parameters_regex", .hook = true},
+	{"recompute_method", .hook = true}, {"recompute_num_layers", .hook = true},
+	{"optimizer_offload_fraction", .hook = true},
 	{"fp8_format", .note = "fp8: copies of weights and inputs in 8 bit beside the 16-bit ones"},
 	{"fp8_param_gather", .note = "weights are kept in fp8: less than is priced"},
 	{.key = NULL},
@@ -99,8 +105,8 @@ static const char idle[] =
 	"add_version use_hf hub_* push_* create_checkpoint_* ignore_args_error seed load_* merge_lora "
 	"use_chat_template agent_* acc_* metric* report_to swanlab_* wandb_* max_new_tokens temperature top_* "
 	"repetition_penalty do_sample num_beams stop_words response_prefix resume_* no_* only_save_model finetune "
-	"cross_entropy_loss_fusion moe_* distributed_* overlap_* recompute_method "
-	"recompute_num_layers beta epsilon* num_generations reward_* steps_per_generation generation_batch_size "
+	"cross_entropy_loss_fusion moe_* distributed_* overlap_* "
+	"beta epsilon* num_generations reward_* steps_per_generation generation_batch_size "
 	"vllm_* sglang_* lmdeploy_* infer_backend log_* async_generate num_infer_workers num_iterations kl_* "
 	"importance_sampling_level advantage_* scale_rewards dynamic_sample overlong_filter soft_* cosine_* "
 	"loss_type* rpo_alpha cpo_alpha simpo_gamma desirable_weight undesirable_weight center_rewards_* "
@@ -110,7 +116,7 @@ static const char idle[] =
 	"disable_tqdm dataloader_* enable_cache test_oom_error prompt lmbda seq_kd sft_alpha temp* tokens* "
 	"attention_* normalization bias_* group_* apply_* gradient_accumulation_fusion te_* "
 	"add_* adam_* clip_grad external_plugins multi_turn_scheduler max_turns completion_length_limit_scope "
-	"offload_bridge num_workers context_* decoder_* mlp_* router_* use_* vit_* aligner_* freeze_* trainable_* "
+	"offload_bridge num_workers context_* decoder_* mlp_* router_* use_* vit_* aligner_* "
 	"train_* channels max_grad_norm safe_serialization save bridge_* convert_* mcore_* masked_* val_* config "
 	"(launcher) (program) (words) (files)";
 
@@ -281,6 +287,8 @@ static void finish_megatron(struct fw_part *p)
 	fw_default(p, "method", "full", MEGATRON ":449-499");
 	fw_default(p, "zero", "1", MEGATRON " use_distributed_optimizer");
 	fw_default(p, "grad-ckpt", "selective", MEGATRON ":449");
+	fw_megatron_blocks(p, "recompute_method", "recompute_num_layers");
+	fw_megatron_offload(p, "optimizer_offload_fraction");
 	fw_default(p, "attn", "flash", MEGATRON);
 	if (strstr(fw_text(p, "optimizer"), "muon"))
 		fw_set(p, "optimizer", "muon", "optimizer", MEGATRON);

@@ -86,6 +86,8 @@ static const struct fw_row rows[] = {
 	{RECOMPUTE "recompute_num_layers", .hook = true},
 	{RECOMPUTE "recompute_method", .hook = true},
 	FW_KEY(OPTIM "optimizer_cpu_offload", "offload-optimizer", "true>cpu;false>none", NULL, MEGATRON_ENGINE),
+	FW_KEY(MCORE "expert_tensor_parallel_size", "etp", NULL, NULL, MEGATRON_ENGINE),
+	{OPTIM "optimizer_offload_fraction", .hook = true, .source = MEGATRON_ENGINE},
 	{OPTIM "use_precision_aware_optimizer", .note = "states of other widths than are priced"},
 	FW_KEY("trainer.nnodes", "nodes", NULL, "1", CONFIG "ppo_trainer.yaml"),
 	{"trainer.n_gpus_per_node", .hook = true, .source = CONFIG "ppo_trainer.yaml"},
@@ -232,8 +234,6 @@ static void finish_fsdp(struct fw_part *p)
 
 static void finish_megatron(struct fw_part *p)
 {
-	const int64_t layers = whole_or(p, RECOMPUTE "recompute_num_layers", 0);
-
 	fw_default(p, "engine", "megatron", ACTOR_YAML);
 	fw_default(p, "zero", "1", MEGATRON_ENGINE " use_distributed_optimizer");
 	fw_set(p, "precision", "bf16", NULL, MEGATRON_ENGINE " dtype");
@@ -242,8 +242,8 @@ static void finish_megatron(struct fw_part *p)
 	if (!fw_key(p, RECOMPUTE "recompute_granularity"))
 		fw_set(p, "grad-ckpt", "none", NULL, MEGATRON_ENGINE " recompute_granularity");
 	fw_default(p, "sp", atoi(fw_fact(p, "tp")) > 1 ? "true" : "false", MEGATRON_ENGINE);
-	if (fw_fact_is(p, "grad-ckpt", "full") && layers && !strcmp(fw_text(p, RECOMPUTE "recompute_method"), "block"))
-		fw_set_whole(p, "recompute-num-layers", layers, RECOMPUTE "recompute_num_layers", NULL);
+	fw_megatron_blocks(p, RECOMPUTE "recompute_method", RECOMPUTE "recompute_num_layers");
+	fw_megatron_offload(p, OPTIM "optimizer_offload_fraction");
 }
 
 /* FSDP's reference waits in host memory: only the actor's module is made without CPUOffload (verl/workers/fsdp_workers.py

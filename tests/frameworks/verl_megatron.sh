@@ -7,6 +7,7 @@ python3 -m verl.trainer.main_ppo --config-path=config --config-name='ppo_megatro
     actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192 \
     actor_rollout_ref.actor.megatron.tensor_model_parallel_size=$TP \
     actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=2 \
+    actor_rollout_ref.actor.megatron.expert_tensor_parallel_size=1 \
     +actor_rollout_ref.actor.megatron.override_transformer_config.recompute_granularity=full \
     +actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_cpu_offload=True \
     critic.model.path=some-org/Some-30B algorithm.use_kl_in_reward=True \
