@@ -37,23 +37,16 @@ static const struct fw_row rows[] = {
 };
 static const char idle[] = "config data* algorithm* worker* trainer* (launcher) (program) (words) (files)";
 
-static int64_t whole_or(const struct fw_part *p, const char *key, int64_t otherwise)
-{
-	int64_t n;
-
-	return doc_whole(fw_key(p, key), &n) && n > 0 && n < 100000000 ? n : otherwise;
-}
-
 static void finish(struct fw_part *p)
 {
-	const int64_t nodes = whole_or(p, "trainer.nnodes", 1);
-	const bool lora = whole_or(p, MODEL "lora.rank", 0) > 0;
+	const int64_t nodes = fw_whole_or(p, "trainer.nnodes", 1);
+	const bool lora = fw_whole_or(p, MODEL "lora.rank", 0) > 0;
 
-	fw_set_whole(p, "gpus", nodes * whole_or(p, "trainer.n_gpus_per_node", 8),
+	fw_set_whole(p, "gpus", nodes * fw_whole_or(p, "trainer.n_gpus_per_node", 8),
 		     fw_key(p, "trainer.n_gpus_per_node") ? "trainer.n_gpus_per_node" : NULL, "cards of a node x nodes");
-	fw_set_whole(p, "global-batch", whole_or(p, ACTOR "global_batch_size", 256) * whole_or(p, "worker.rollout.n", 1),
+	fw_set_whole(p, "global-batch", fw_whole_or(p, ACTOR "global_batch_size", 256) * fw_whole_or(p, "worker.rollout.n", 1),
 		     fw_key(p, ACTOR "global_batch_size") ? ACTOR "global_batch_size" : NULL, "prompts x samples of a prompt");
-	fw_set_whole(p, "seq-len", whole_or(p, "data.max_prompt_length", 512) + whole_or(p, "data.max_response_length", 512),
+	fw_set_whole(p, "seq-len", fw_whole_or(p, "data.max_prompt_length", 512) + fw_whole_or(p, "data.max_response_length", 512),
 		     fw_key(p, "data.max_response_length") ? "data.max_response_length" : NULL, "prompt and response");
 	/* as many rows as fit into micro-batch x length tokens: never more than that */
 	if (fw_on(p, ACTOR "dynamic_batching"))

@@ -76,6 +76,13 @@ bool fw_script_read(const struct fw_part *p)
 	return p->script;
 }
 
+int64_t fw_whole_or(const struct fw_part *p, const char *key, int64_t otherwise)
+{
+	int64_t n;
+
+	return doc_whole(fw_key(p, key), &n) && n > 0 && n < 100000000 ? n : otherwise;
+}
+
 bool fw_on(const struct fw_part *p, const char *key)
 {
 	return doc_is_true(fw_key(p, key));

@@ -105,6 +105,8 @@ const struct framework *framework_at(size_t i);
 
 /* The key's node, or NULL where it is absent or null. */
 const struct doc_node *fw_key(const struct fw_part *part, const char *key);
+/* The key's whole number above 0 and below 1e8. */
+int64_t fw_whole_or(const struct fw_part *part, const char *key, int64_t otherwise);
 bool fw_on(const struct fw_part *part, const char *key);        /* true */
 bool fw_off(const struct fw_part *part, const char *key);       /* false in so many words */
 /* The text of a scalar; "" where there is none. */

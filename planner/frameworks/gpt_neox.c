@@ -72,13 +72,6 @@ static const char idle[] =
 	"master_* no_ssh_check comment detect_nvlink_pairs pipe_partition_method is_pipe_parallel world_size "
 	"prescale_gradients data_types* activation_checkpointing* moe_* soft_prompt_tuning* serve_* online_* weight_server*";
 
-static int64_t whole_or(const struct fw_part *p, const char *key, int64_t otherwise)
-{
-	int64_t n;
-
-	return doc_whole(fw_key(p, key), &n) && n > 0 && n < 100000000 ? n : otherwise;
-}
-
 static void finish_precision(struct fw_part *p)
 {
 	const char *word = fw_text(p, "precision");
@@ -145,7 +138,7 @@ static void finish_objective(struct fw_part *p)
 static void finish(struct fw_part *p)
 {
 	/* 0 and 1 are both one stage */
-	fw_set_whole(p, "pp", whole_or(p, "pipe_parallel_size", 1),
+	fw_set_whole(p, "pp", fw_whole_or(p, "pipe_parallel_size", 1),
 		     fw_key(p, "pipe_parallel_size") ? "pipe_parallel_size" : NULL, ARGS ":60");
 	if (fw_key(p, "train_micro_batch_size_per_gpu") && !fw_key(p, "train_batch_size"))
 		fw_default(p, "grad-accum", "1", DERIVED " calculate_batch_parameters");

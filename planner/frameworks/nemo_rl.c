@@ -48,18 +48,11 @@ static const struct fw_row rows[] = {
 static const char idle[] =
 	"sft* dpo* grpo* rm* distillation* loss_fn* checkpointing* policy* data* env* logger* cluster* teacher* (words)";
 
-static int64_t whole_or(const struct fw_part *p, const char *key, int64_t otherwise)
-{
-	int64_t n;
-
-	return doc_whole(fw_key(p, key), &n) && n > 0 && n < 100000000 ? n : otherwise;
-}
-
 /* The knob has what the key says, where the key is there. */
 static void take_whole(struct fw_part *p, const char *knob, const char *key)
 {
-	if (whole_or(p, key, 0))
-		fw_set_whole(p, knob, whole_or(p, key, 0), key, NULL);
+	if (fw_whole_or(p, key, 0))
+		fw_set_whole(p, knob, fw_whole_or(p, key, 0), key, NULL);
 }
 
 static void take_switch(struct fw_part *p, const char *knob, const char *key, const char *on, const char *off)
@@ -117,7 +110,7 @@ static void finish_dtensor(struct fw_part *p)
 		    "full", "none");
 	take_switch(p, "offload-params", one ? POLICY "fsdp_offload_enabled" : DTENSOR "cpu_offload", "cpu", "none");
 	take_switch(p, "offload-optimizer", one ? POLICY "fsdp_offload_enabled" : DTENSOR "cpu_offload", "cpu", "none");
-	if (whole_or(p, DTENSOR "dp_replicate_size", 1) > 1)
+	if (fw_whole_or(p, DTENSOR "dp_replicate_size", 1) > 1)
 		fw_set(p, "hybrid-shard", "true", DTENSOR "dp_replicate_size", NULL);
 	fw_set(p, "engine", one ? "fsdp1" : "fsdp2", one ? NULL : DTENSOR "enabled", "nemo_rl/models/policy/lm_policy.py");
 	fw_default(p, "zero", "3", PARALLEL);
@@ -170,8 +163,8 @@ static void finish(struct fw_part *p)
 	else if (!base || fw_key(p, POLICY "dtensor_cfg"))
 		finish_dtensor(p);
 	finish_optimizer(p);
-	if (whole_or(p, "cluster.gpus_per_node", 0))
-		fw_set_whole(p, "gpus", whole_or(p, "cluster.gpus_per_node", 0) * whole_or(p, "cluster.num_nodes", 1),
+	if (fw_whole_or(p, "cluster.gpus_per_node", 0))
+		fw_set_whole(p, "gpus", fw_whole_or(p, "cluster.gpus_per_node", 0) * fw_whole_or(p, "cluster.num_nodes", 1),
 			     "cluster.gpus_per_node", "cards of a node x nodes");
 	if (fw_on(p, POLICY "generation.colocated.enabled"))
 		fw_unmodelled(p, POLICY "generation.colocated.enabled",

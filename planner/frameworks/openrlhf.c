@@ -84,13 +84,6 @@ static const char idle[] =
 	"dynamic_filtering* async_train agent_func_path use_tensorboard pretrain_mode multiturn m "
 	"(launcher) (program) (words) (files)";
 
-static int64_t whole_or(const struct fw_part *p, const char *key, int64_t otherwise)
-{
-	int64_t n;
-
-	return doc_whole(fw_key(p, key), &n) && n > 0 && n < 100000000 ? n : otherwise;
-}
-
 /* Which of its trainers: the program's name, else what only one of them has. */
 static const char *trainer(const struct fw_part *p)
 {
@@ -136,7 +129,7 @@ static void finish_batch(struct fw_part *p, bool ray, bool pairs, bool reward)
 	const char *nodes_key = fw_key(p, "actor.num_nodes") ? "actor.num_nodes" : "actor_num_nodes";
 	const char *each_key = fw_key(p, "actor.num_gpus_per_node") ? "actor.num_gpus_per_node" :
 								       "actor_num_gpus_per_node";
-	const int64_t nodes = whole_or(p, nodes_key, 1), micro = whole_or(p, "train.micro_batch_size", 0);
+	const int64_t nodes = fw_whole_or(p, nodes_key, 1), micro = fw_whole_or(p, "train.micro_batch_size", 0);
 
 	if (fw_on(p, "train.dynamic_batch_enable")) {
 		fw_withhold(p, "micro-batch");
@@ -147,16 +140,16 @@ static void finish_batch(struct fw_part *p, bool ray, bool pairs, bool reward)
 	} else {
 		fw_default(p, "micro-batch", ray || reward ? "1" : "8", CLI "train.micro_batch_size");
 	}
-	if (whole_or(p, "data.max_len", 0))
-		fw_set_whole(p, "seq-len", whole_or(p, "data.max_len", 0), "data.max_len", NULL);
-	else if (whole_or(p, "prompt_max_len", 0) && whole_or(p, "generate_max_len", 0))
-		fw_set_whole(p, "seq-len", whole_or(p, "prompt_max_len", 0) + whole_or(p, "generate_max_len", 0),
+	if (fw_whole_or(p, "data.max_len", 0))
+		fw_set_whole(p, "seq-len", fw_whole_or(p, "data.max_len", 0), "data.max_len", NULL);
+	else if (fw_whole_or(p, "prompt_max_len", 0) && fw_whole_or(p, "generate_max_len", 0))
+		fw_set_whole(p, "seq-len", fw_whole_or(p, "prompt_max_len", 0) + fw_whole_or(p, "generate_max_len", 0),
 			     "generate_max_len", "prompt and response");
 	else
 		fw_default(p, "seq-len", pairs ? "512" : "2048", CLI "data.max_len");
 	if (!ray)
 		return;
-	fw_set_whole(p, "gpus", nodes * whole_or(p, each_key, 8), fw_key(p, each_key) ? each_key : NULL,
+	fw_set_whole(p, "gpus", nodes * fw_whole_or(p, each_key, 8), fw_key(p, each_key) ? each_key : NULL,
 		     "the actor's cards of a node x its nodes");
 	fw_set_whole(p, "nodes", nodes, fw_key(p, nodes_key) ? nodes_key : NULL, "the actor's nodes");
 }
@@ -171,9 +164,9 @@ static void finish(struct fw_part *p)
 	finish_objective(p, objective);
 	finish_batch(p, !strcmp(objective, "ppo"), reward || !strcmp(objective, "dpo"), reward);
 	for (size_t i = 0; i < 2; i++)
-		if (whole_or(p, rings[i], 1) > 1)
-			fw_set_whole(p, "cp", whole_or(p, rings[i], 1), rings[i], "ring attention");
-	if (whole_or(p, "ds.zpg", 1) > 1 || whole_or(p, "zpg", 1) > 1)
+		if (fw_whole_or(p, rings[i], 1) > 1)
+			fw_set_whole(p, "cp", fw_whole_or(p, rings[i], 1), rings[i], "ring attention");
+	if (fw_whole_or(p, "ds.zpg", 1) > 1 || fw_whole_or(p, "zpg", 1) > 1)
 		fw_unmodelled(p, fw_key(p, "ds.zpg") ? "ds.zpg" : "zpg",
 			      "a second copy of the parameters within a node: more than is priced");
 	fw_default(p, "engine", "deepspeed", STRATEGY);

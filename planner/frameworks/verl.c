@@ -104,13 +104,6 @@ static const char idle[] =
 	"actor_rollout_ref.ref* actor_rollout_ref.actor* actor_rollout_ref.model* hydra* config_path config_name "
 	"engine* checkpoint* use_remove_padding nnodes_* total_* oc* model_engine (launcher) (program) (words) (files)";
 
-static int64_t whole_or(const struct fw_part *p, const char *key, int64_t otherwise)
-{
-	int64_t n;
-
-	return doc_whole(fw_key(p, key), &n) && n > 0 && n < 100000000 ? n : otherwise;
-}
-
 /* Is the key there, with a value that the file does not give? */
 static bool open_key(const struct fw_part *p, const char *key)
 {
@@ -130,19 +123,19 @@ static bool is_megatron(const struct fw_part *p)
 
 static void finish_gpus(struct fw_part *p, bool sft)
 {
-	const int64_t nodes = whole_or(p, "trainer.nnodes", 1);
+	const int64_t nodes = fw_whole_or(p, "trainer.nnodes", 1);
 
 	/* the SFT trainer takes the launcher's ranks */
 	if (open_key(p, "trainer.n_gpus_per_node") || open_key(p, "trainer.nnodes")) {
 		fw_withhold(p, "gpus");
-		if (whole_or(p, "trainer.n_gpus_per_node", 0))
-			fw_set_whole(p, "gpus-per-node", whole_or(p, "trainer.n_gpus_per_node", 8),
+		if (fw_whole_or(p, "trainer.n_gpus_per_node", 0))
+			fw_set_whole(p, "gpus-per-node", fw_whole_or(p, "trainer.n_gpus_per_node", 8),
 				     "trainer.n_gpus_per_node", "of as many machines as the cluster gives");
 	}
 	if (fw_is_withheld(p, "gpus"))
 		return;
 	if (fw_key(p, "trainer.n_gpus_per_node"))
-		fw_set_whole(p, "gpus", nodes * whole_or(p, "trainer.n_gpus_per_node", 8),
+		fw_set_whole(p, "gpus", nodes * fw_whole_or(p, "trainer.n_gpus_per_node", 8),
 			     "trainer.n_gpus_per_node", "cards of a node x nodes");
 	else if (!sft)
 		fw_set_whole(p, "gpus", nodes * 8, NULL, CONFIG "ppo_trainer.yaml n_gpus_per_node");
@@ -159,13 +152,13 @@ static void finish_batch(struct fw_part *p)
 	if (open_key(p, mini_key) || open_key(p, n_key))
 		fw_withhold(p, "global-batch");
 	else
-		fw_set_whole(p, "global-batch", whole_or(p, mini_key, 256) * whole_or(p, n_key, 1),
+		fw_set_whole(p, "global-batch", fw_whole_or(p, mini_key, 256) * fw_whole_or(p, n_key, 1),
 			     fw_key(p, mini_key) ? mini_key : NULL, "mini-batch x samples of a prompt");
 	/* An older key counts the rows of all ranks (verl/workers/fsdp_workers.py divides by them); until February 2025,
 	 * when the key of today came, samples of a prompt were counted on top of it, as in agentica-project/deepscaler. */
 	if (!*fw_fact(p, "micro-batch") && doc_whole(fw_key(p, ACTOR "ppo_micro_batch_size"), &all) && gpus > 0 &&
 	    all > 0 && all < 1000000) {
-		const int64_t n = whole_or(p, n_key, 1);
+		const int64_t n = fw_whole_or(p, n_key, 1);
 
 		if (all * n >= gpus && all * n % gpus == 0)
 			fw_set_whole(p, "micro-batch", all * n / gpus, ACTOR "ppo_micro_batch_size",
@@ -183,8 +176,8 @@ static void finish_batch(struct fw_part *p)
 	if (open_key(p, "data.max_prompt_length") || open_key(p, "data.max_response_length"))
 		fw_withhold(p, "seq-len");
 	else
-		fw_set_whole(p, "seq-len", whole_or(p, "data.max_prompt_length", 512) +
-					   whole_or(p, "data.max_response_length", 512),
+		fw_set_whole(p, "seq-len", fw_whole_or(p, "data.max_prompt_length", 512) +
+					   fw_whole_or(p, "data.max_response_length", 512),
 			     fw_key(p, "data.max_response_length") ? "data.max_response_length" : NULL,
 			     "prompt and response, " CONFIG "rollout/rollout.yaml");
 }
@@ -193,7 +186,7 @@ static void finish_sft(struct fw_part *p)
 {
 	fw_set(p, "objective", "sft", NULL, "verl/trainer/fsdp_sft_trainer.py");
 	if (!open_key(p, "data.train_batch_size"))
-		fw_set_whole(p, "global-batch", whole_or(p, "data.train_batch_size", 256),
+		fw_set_whole(p, "global-batch", fw_whole_or(p, "data.train_batch_size", 256),
 			     fw_key(p, "data.train_batch_size") ? "data.train_batch_size" : NULL, SFT_YAML);
 	if (fw_on(p, "data.use_dynamic_bsz")) {
 		fw_unset(p, "micro-batch");
@@ -224,11 +217,11 @@ static void finish_fsdp(struct fw_part *p)
 	}
 	fw_default(p, "grad-ckpt", "full", MODEL_YAML);
 	for (size_t i = 0; i < 2; i++)
-		if (whole_or(p, keys[i], 1) > 1) {
-			fw_set_whole(p, "cp", whole_or(p, keys[i], 1), keys[i], "Ulysses: sequences divided");
+		if (fw_whole_or(p, keys[i], 1) > 1) {
+			fw_set_whole(p, "cp", fw_whole_or(p, keys[i], 1), keys[i], "Ulysses: sequences divided");
 			fw_unmodelled(p, keys[i], "sequences divided over cards under FSDP: less than is priced");
 		}
-	if (whole_or(p, ACTOR "fsdp_config.fsdp_size", 0) > 1)
+	if (fw_whole_or(p, ACTOR "fsdp_config.fsdp_size", 0) > 1)
 		fw_set(p, "hybrid-shard", "true", ACTOR "fsdp_config.fsdp_size", FSDP_ENGINE);
 }
 
