@@ -62,7 +62,7 @@ static inline void walk(const struct oom_tape *t, const struct oom_stream *s, co
 			if (add)
 				change(&l[1], d);
 			break;
-		case OOM_EV_FREE_ALL: d *= t->rows[ev >> 2].mult; /* fall through */
+		case OOM_EV_FREE_ALL: d *= t->rows[ev >> 2].mult; __attribute__((fallthrough));
 		case OOM_EV_FREE:
 			l[0].cur -= d;
 			l[1].cur -= d;

@@ -22,8 +22,7 @@ static const char *const plans[] = {
 	"precision=bf16 attn=eager grad-ckpt=full lora-r=8 lora-targets=all-linear micro-batch=1",
 	"precision=bf16 qlora=true lora-r=8 kbit-prepare=true micro-batch=2 attn=flash",
 	"precision=fp32 loss=fused micro-batch=1 seq-len=640",
-	"precision=amp-bf16 grad-ckpt=selective micro-batch=2 seq-len=96 lora-r=8 "
-	"lora-targets=all-linear images=1",
+	"precision=amp-bf16 grad-ckpt=selective micro-batch=2 seq-len=96 lora-r=8 lora-targets=all-linear images=1",
 	"precision=bf16 loss=chunked-nll micro-batch=2 seq-len=640 keep-outputs=true",
 };
 enum { PLANS = sizeof(plans) / sizeof(plans[0]) };
