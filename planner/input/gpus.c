@@ -6,6 +6,7 @@
 
 #include "csv_rows.h"
 #include "embedded.h"
+#include "gpu_slice.h"
 #include "oomplan/gpu.h"
 #include "oomplan/option.h"
 
@@ -314,6 +315,8 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 			first = i;
 		}
 	}
+	if (!best && oom_gpu_slice(gpus, word, out, note))
+		return OOM_OK;
 	if (!best && is_counted(gpus, word))
 		return oom_error_set(err, OOM_ERR_UNKNOWN,
 				     "\"%s\" is a card and a number: here the card alone, and the knobs gpus and nodes "

@@ -124,12 +124,52 @@ static void every_card(void **state)
 	oom_gpus_release(&gpus);
 }
 
+/* Slices as torch (torch.cuda.get_device_name), Kubernetes' labels and resources, and people write them. */
+static void slices(void **state)
+{
+	static const struct {
+		const char *word, *name;        /* NULL: unknown */
+		bool noted;                     /* several cards have it */
+	} cases[] = {
+		{"NVIDIA H100 80GB HBM3 MIG 3g.40gb", "H100-SXM5-80GB MIG 3g.40gb", false},
+		{"NVIDIA-H100-80GB-HBM3-MIG-3g.40gb", "H100-SXM5-80GB MIG 3g.40gb", false},
+		{"NVIDIA A100-SXM4-80GB MIG 1g.10gb", "A100-SXM4-80GB MIG 1g.10gb", false},
+		{"NVIDIA H200 MIG 1g.18gb", "H200-SXM5-141GB MIG 1g.18gb", false},
+		{"H100 3G.40GB", "H100-SXM5-80GB MIG 3g.40gb", false},
+		{"A100-80GB-MIG-3g.40gb", "A100-SXM4-80GB MIG 3g.40gb", false},
+		{"nvidia.com/mig-1g.23gb", "B200-SXM-180GB MIG 1g.23gb", false},
+		{"1g.23gb+me", "B200-SXM-180GB MIG 1g.23gb", false},
+		{"3g.40gb", "A100-SXM4-80GB MIG 3g.40gb", true},
+		{"A100-MIG-1g.10gb", "A100-SXM4-80GB MIG 1g.10gb", true},
+		{"A100 MIG 5g.33gb", NULL, false},
+		{"T4 MIG 1g.10gb", NULL, false},
+		{"1g.10gbx", NULL, false},
+		{"g.10gb", NULL, false},
+	};
+	struct oom_gpus gpus = {NULL, 0};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	assert_int_equal(oom_gpus_load(&gpus, &err), OOM_OK);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char note[256] = "";
+		struct oom_gpu g = {.name = "none"};
+		const bool found = oom_gpu_find(&gpus, cases[i].word, &g, note, &err) == OOM_OK;
+
+		if (found != (cases[i].name != NULL) || (found && strcmp(g.name, cases[i].name)) ||
+		    cases[i].noted != (*note != 0))
+			fail_msg("%s is %s (%s%s)", cases[i].word, g.name, note, err.text);
+	}
+	oom_gpus_release(&gpus);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts),
 		cmocka_unit_test(a_name_that_is_too_long),
 		cmocka_unit_test(every_card),
+		cmocka_unit_test(slices),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
