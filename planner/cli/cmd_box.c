@@ -66,21 +66,47 @@ struct scale {
 	const char *unit;
 	double times;
 };
-static const struct scale prices[] = {{"", 1}, {"/h", 1}, {NULL, 0}};
+static const struct scale prices[] = {{"", 1}, {"/h", 1}, {"/hr", 1}, {"/hour", 1}, {NULL, 0}};
 static const struct scale budgets[] = {{"", 1},	  {"k", 1e3}, {"M", 1e6},
 				       {"B", 1e9}, {"G", 1e9}, {"T", 1e12}, {NULL, 0}};
 
-static const struct scale days[] = {{"", 1}, {"d", 1}, {"h", 1.0 / 24}, {"w", 7}, {NULL, 0}};
-static const struct scale hours[] = {{"", 1}, {"h", 1}, {"d", 24}, {NULL, 0}};
+static const struct scale days[] = {{"", 1},	       {"d", 1},     {"day", 1},	  {"days", 1},
+				    {"h", 1.0 / 24}, {"hours", 1.0 / 24}, {"w", 7}, {"week", 7}, {"weeks", 7},
+				    {"month", 30},   {"months", 30}, {NULL, 0}};
+static const struct scale hours[] = {{"", 1}, {"h", 1}, {"hours", 1}, {"d", 24}, {"days", 24}, {NULL, 0}};
+
+/* The digits in front, as "$1,000", "2_000" and "1e9" have them; where they end. */
+static const char *digits_of(const char *text, char *out, size_t size)
+{
+	size_t n = 0;
+
+	for (text += *text == '$'; *text && n + 1 < size; text++) {
+		const size_t run = strspn(text + 1, "0123456789");
+
+		if (strchr("0123456789.", *text))
+			out[n++] = *text;
+		else if (!((*text == ',' && run == 3) || (*text == '_' && run)) || !n)
+			break;
+	}
+	if ((*text == 'e' || *text == 'E') && n) {
+		const size_t sign = text[1] == '+', run = strspn(text + 1 + sign, "0123456789");
+
+		if (run && run < 3 && n + run + 2 < size) {
+			n += (size_t)snprintf(out + n, size - n, "e%.*s", (int)run, text + 1 + sign);
+			text += 1 + sign + run;
+		}
+	}
+	out[n] = 0;
+	return text;
+}
 
 static bool figure(const char *text, const struct scale *scales, double *v)
 {
-	const size_t n = strspn(text, "0123456789.");
 	char digits[40];
+	const char *const unit = digits_of(text, digits, sizeof(digits));
 
-	snprintf(digits, sizeof(digits), "%.*s", (int)(n < 39 ? n : 39), text);
 	for (const struct scale *s = scales; s->unit; s++)
-		if (oom_same_word(text + n, s->unit) && !oom_parse_real(digits, v, NULL)) {
+		if (oom_same_word(unit + strspn(unit, " "), s->unit) && !oom_parse_real(digits, v, NULL)) {
 			*v *= s->times;
 			return *v > 0;
 		}

@@ -299,6 +299,8 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *t,
 			smallest(asked, o, b);
 		needs(b);
 	}
-	if (!job->quiet && !b->fitting)
+	if (!b->n)
+		printf("of %zu offers none is left by --gpu, --provider and --max-price; --boxes FILE adds others\n", o->n);
+	else if (!job->quiet && !b->fitting)
 		nearest_misses(asked, o, b);
 }

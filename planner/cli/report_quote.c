@@ -8,10 +8,17 @@
 #include "table.h"
 #include "term.h"
 
-/* Days with as many digits as they are known to. */
+/* Days with as many digits as they are known to, and less than one in its own unit. */
 static const char *days(double v, char buf[24])
 {
-	snprintf(buf, 24, isnan(v) ? "?" : v < 1 ? "%.2g" : v < 100 ? "%.1f" : "%.0f", v);
+	const double minutes = 1440 * v;
+
+	if (isnan(v) || v >= 1)
+		snprintf(buf, 24, isnan(v) ? "?" : v < 100 ? "%.1f" : "%.0f", v);
+	else if (minutes >= 60)
+		snprintf(buf, 24, "%.1fh", minutes / 60);
+	else
+		snprintf(buf, 24, minutes >= 1 ? "%.0fmin" : "%.0fs", minutes >= 1 ? minutes : 60 * minutes);
 	return buf;
 }
 
@@ -69,7 +76,11 @@ void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, co
 		oom_table_cell(&t, text);
 		snprintf(text, sizeof(text), "%s-%s", DAYS(x->days_low), DAYS(x->days_high));
 		oom_table_cell(&t, text);
-		oom_table_cell(&t, oom_format_count((uint64_t)x->gpu_hours, (char[32]){0}, 32));
+		if (x->gpu_hours < 10)
+			snprintf(text, sizeof(text), "%.2g", x->gpu_hours);
+		else
+			oom_format_count((uint64_t)x->gpu_hours, text, 32);
+		oom_table_cell(&t, text);
 		snprintf(text, sizeof(text), isnan(x->usd) ? "no price" : "%s-%s", DOLLARS(x->usd_low),
 			 DOLLARS(x->usd_high));
 		oom_table_cell(&t, text);
@@ -135,7 +146,7 @@ void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, co
 
 	if (first->late || first->over_budget)
 		printf("nothing is done %s%s%s: the nearest to that first\n", first->late ? "in time" : "",
-		       first->late && first->over_budget ? " and " : "", first->over_budget ? "for the money" : "");
+		       first->late && first->over_budget ? " and " : "", first->over_budget ? "within the budget" : "");
 	printf("days and dollars: 85 of 100 such runs should lie between (models/step/time/README.md)");
 	if (first->failures.interval_s > 0)
 		printf("; interruptions cost the first %.1f %% with a checkpoint every %.1f h (Young, Daly; %s)",
