@@ -8,18 +8,30 @@
 #include "table.h"
 #include "term.h"
 
-/* Days with as many digits as they are known to, and less than one in its own unit. */
-static const char *days(double v, char buf[24])
+/* A time with as many digits as it is known to, in the unit in which `longest` days are more than one. */
+static const char *days(double v, double longest, char buf[32])
 {
-	const double minutes = 1440 * v;
+	static const struct {
+		const char *unit;
+		double of_day;
+	} units[] = {{"", 1}, {" h", 24}, {" min", 1440}, {" s", 86400}};
+	size_t u = 0;
 
-	if (isnan(v) || v >= 1)
-		snprintf(buf, 24, isnan(v) ? "?" : v < 100 ? "%.1f" : "%.0f", v);
-	else if (minutes >= 60)
-		snprintf(buf, 24, "%.1fh", minutes / 60);
-	else
-		snprintf(buf, 24, minutes >= 1 ? "%.0fmin" : "%.0fs", minutes >= 1 ? minutes : 60 * minutes);
+	while (u < 3 && longest * units[u].of_day < 1)
+		u++;
+	v *= units[u].of_day;
+	snprintf(buf, 32, isnan(v) ? "?" : v < 1 ? "%.2g%s" : v < 100 ? "%.1f%s" : "%.0f%s", v, units[u].unit);
 	return buf;
+}
+
+/* From the least to the most, the unit behind both. */
+static void days_range(double low, double high, char *out, size_t size)
+{
+	char first[32], last[32];
+
+	days(low, high, first);
+	first[strcspn(first, " ")] = 0;
+	snprintf(out, size, "%s-%s", first, days(high, high, last));
 }
 
 static const char *dollars(double v, char buf[24])
@@ -36,7 +48,7 @@ static const char *dollars(double v, char buf[24])
 }
 
 /* Valid to the end of the block they stand in. */
-#define DAYS(v) days((v), (char[24]){0})
+#define DAYS(v) days((v), (v), (char[32]){0})
 #define DOLLARS(v) dollars((v), (char[24]){0})
 
 void oom_quote_cards(const struct oom_offers *o, const struct oom_box *x, char *text, size_t size)
@@ -74,7 +86,7 @@ void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, co
 		oom_table_cell(&t, x->offer->instance);
 		oom_quote_cards(o, x, text, sizeof(text));
 		oom_table_cell(&t, text);
-		snprintf(text, sizeof(text), "%s-%s", DAYS(x->days_low), DAYS(x->days_high));
+		days_range(x->days_low, x->days_high, text, sizeof(text));
 		oom_table_cell(&t, text);
 		if (x->gpu_hours < 10)
 			snprintf(text, sizeof(text), "%.2g", x->gpu_hours);
@@ -142,6 +154,7 @@ static void rates(const struct oom_box *first)
 void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, const struct oom_box_view *v)
 {
 	const struct oom_box *first = &b->items[0];
+	const bool hourly = first->failures.interval_s >= 3600;
 	size_t alone = 0;
 
 	if (first->late || first->over_budget)
@@ -149,8 +162,8 @@ void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, co
 		       first->late && first->over_budget ? " and " : "", first->over_budget ? "within the budget" : "");
 	printf("days and dollars: 85 of 100 such runs should lie between (models/step/time/README.md)");
 	if (first->failures.interval_s > 0)
-		printf("; interruptions cost the first %.1f %% with a checkpoint every %.1f h (Young, Daly; %s)",
-		       100 * (first->failures.factor - 1), first->failures.interval_s / 3600,
+		printf("; interruptions cost the first %.1f %% with a checkpoint every %.1f %s (Young, Daly; %s)",
+		       100 * (first->failures.factor - 1), first->failures.interval_s / (hourly ? 3600 : 60), hourly ? "h" : "min",
 		       v->query->spot ? "spot machines taken back as --spot-hours says, and failures" :
 					"failures as Llama 3's, one in 50,700 GPU-hours");
 	rates(first);
