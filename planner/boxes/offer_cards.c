@@ -206,9 +206,11 @@ static bool says(const char *text, const char *form)
 	return false;
 }
 
+/* RunPod calls machines as drivers call their cards, "NVIDIA H100 80GB HBM3": H100s with that memory are SXM, those on
+ * PCIe have HBM2e ("NVIDIA H100 PCIe"). */
 enum oom_offer_form oom_offer_form(const char *text)
 {
-	const bool sxm = says(text, "sxm"), pcie = says(text, "pcie");
+	const bool pcie = says(text, "pcie"), sxm = says(text, "sxm") || (!pcie && says(text, "hbm3"));
 
 	return sxm == pcie ? OOM_FORM_UNSAID : sxm ? OOM_FORM_SXM : OOM_FORM_PCIE;
 }

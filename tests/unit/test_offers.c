@@ -185,8 +185,8 @@ static void test_names(void **state)
 /* The form that the machine's name says, or that its provider has alone; what nobody says is counted. */
 static void test_forms(void **state)
 {
-	static const char *const cards[] = {"A100-SXM4-80GB", "A100-PCIE-80GB", "A100-PCIE-80GB", "A100-SXM4-80GB",
-					    "L40S"};
+	static const char *const cards[] = {"H100-SXM5-80GB", "H100-PCIE-80GB", "A100-SXM4-80GB", "A100-PCIE-80GB",
+					    "A100-PCIE-80GB", "A100-SXM4-80GB", "L40S"};
 	struct oom_offers o = {0};
 	struct oom_error err = {{0}};
 
@@ -197,9 +197,11 @@ static void test_forms(void **state)
 		  "p,b_a100_pcie,A100-80GB,8,81920,2\n"
 		  "p,c,A100,4,81920,2\n"
 		  "p,d,A100,8,81920,2\n"
-		  "p,e,L40S,8,49152,2\n",
+		  "p,e,L40S,8,49152,2\n"
+		  "p,NVIDIA H100 80GB HBM3,H100,1,81920,2\n"
+		  "p,NVIDIA H100 PCIe,H100,1,81920,2\n",
 		  OOM_OK, &err);
-	assert_int_equal(o.n, 5);
+	assert_int_equal(o.n, 7);
 	for (size_t i = 0; i < o.n; i++)
 		assert_string_equal(o.gpus.items[o.items[i].gpu].name, cards[i]);
 	assert_int_equal(o.unsaid_form, 2);
