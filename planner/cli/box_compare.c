@@ -68,10 +68,13 @@ static enum oom_status read_side(const char *text, size_t n, struct side *s, str
 	return st;
 }
 
+/* Both as the format says, with three digits where one of them would be left with fewer than two. */
 static void pair(struct oom_table *t, const char *what, double a, double b, const char *format)
 {
 	char text[60];
 
+	if (fmin(a, b) > 0 && fmin(a, b) < 10)
+		format = "%.3g";
 	oom_table_cell(t, what);
 	snprintf(text, sizeof(text), format, a);
 	oom_table_cell(t, isnan(a) ? "?" : text);
