@@ -443,6 +443,13 @@ static void intervals(void **state)
 	e.grad_bytes = 1000000000000;
 	told.network_gbps = 800;
 	assert_true(factor(&q, &e, &a100) > factor(&q, &e, &told));
+	/* samples that share a sequence: how much of its attention is theirs */
+	q = p;
+	e.work.attention_flops = 1e15;
+	assert_true(fabs(factor(&q, &e, &a100) - factor(&p, &e, &a100)) < 1e-9);
+	q.packing = true;
+	assert_true(factor(&q, &e, &a100) > 1.1 * factor(&p, &e, &a100));
+	e.work.attention_flops = 0;
 	/* 8-bit products, the processor's part */
 	q = p;
 	q.fp8 = OOM_FP8_TENSORWISE;

@@ -319,6 +319,8 @@ static double guess(const struct step *s, const struct oom_gpu *gpu, enum oom_ti
 	switch (part) {
 	case OOM_TIME_LAUNCHES: return 0.7;             /* the processor is not known */
 	case OOM_TIME_UNPACKING: return 0.4;
+	/* packed samples attend to themselves alone, and how long they are nobody said: from almost nothing to all of it */
+	case OOM_TIME_ATTENTION: return s->plan->packing ? 0.7 : 0;
 	case OOM_TIME_HOST: return 0.6;                 /* nor its memory */
 	case OOM_TIME_BUBBLE: return 0.25;
 	case OOM_TIME_TENSOR:
