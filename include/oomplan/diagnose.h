@@ -128,6 +128,7 @@ struct oom_crash {
 	size_t n_told;
 	uint64_t layers, layer_bytes;           /* what llama.cpp put on the card, and what one takes there; 0: unknown */
 	int64_t first_dimension;                /* of the shape of three and more that was refused; 0: none is given */
+	bool pairs;                             /* that shape is square: everything of so many against everything */
 	int64_t image[2];                       /* height and width, where that shape is one of images; 0: it is not */
 	bool offloads;                          /* an optimizer's states lie in host memory */
 	bool sees;                              /* images or video go into the model */

@@ -139,6 +139,11 @@ const char *oom_lever_of(const struct oom_crash *c, enum oom_lever lever);
 bool oom_lever_own(const struct oom_crash *c, enum oom_lever lever);
 /* Refused though more than the request is said to be free: a smaller one need not fare better. */
 bool oom_plenty(const struct oom_crash *c);
+/* part_words.c: by the first word of the table that stands there; tried: the size of the request */
+enum oom_crash_part oom_part_near(const char *from, const char *to, bool layered, uint64_t tried);
+enum oom_crash_part oom_part_deep(const char *from, const char *to);
+/* evidence.c; set: levers that the run has already */
+void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a);
 /* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
 /* One more lever, in the words of what ran and with the run's own numbers, behind a condition ("" for none). */
@@ -179,6 +184,7 @@ extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[],
 void oom_decode_task(struct oom_crash *c, const char *begin, const char *at, const char *end);
 const char *oom_task_dialect(const struct oom_crash *c);
 /* How a program's users say it, on that runtime; NULL: there is no such thing there. */
+bool oom_dialect_rests_on(const char *dialect, const char *base);   /* itself included */
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever);
 
 #endif

@@ -28,6 +28,14 @@ static const struct oom_dialect *find(const char *name)
 	return NULL;
 }
 
+bool oom_dialect_rests_on(const char *dialect, const char *base)
+{
+	for (const struct oom_dialect *d = find(dialect); d; d = d->base ? find(d->base) : NULL)
+		if (!strcmp(d->name, base))
+			return true;
+	return false;
+}
+
 /* Through a dialect and its bases, but not their common one; NULL: none of them speaks of it. */
 static const char *own_words(const char *dialect, enum oom_lever lever)
 {

@@ -56,7 +56,7 @@ const struct oom_dialect oom_dialects_fields[] = {
 	  L(QUANT) = "",
 	  L(OFFLOAD) = "",
 	  L(CONTEXT) = "nnUNetv2_predict -device cpu for the export, or --not_on_device",
-	  L(WORKERS) = "nnUNet_n_proc_DA=4 or fewer, -npp 1 -nps 1 when predicting"}},
+	  L(WORKERS) = "nnUNet_n_proc_DA=4 or fewer, -np 2 when preprocessing, -npp 1 -nps 1 when predicting"}},
 	{"nerfstudio", "torch", "nerfstudio/models/splatfacto.py", "",
 	 {L(BATCH) = "fewer Gaussians: --pipeline.model.densify-grad-thresh higher, --pipeline.model.stop-split-at lower; with strategy mcmc --pipeline.model.max-gs-num",
 	  L(RECOMPUTE) = "smaller images (a --downscale-factor of the data parser)",

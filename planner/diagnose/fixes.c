@@ -53,9 +53,12 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_cause cause, e
 	return lever == OOM_LEVER_HOST && c->pinned ? OOM_LEVER_PINNED : lever;
 }
 
-/* A server's words offer what is free as its share: of a card that is full there is none. */
+/* A server's words offer what is free as its share: of a card that is full there is none.  And PyTorch before 1.4 has no
+ * settings of its allocator. */
 static const char *words_of(const struct oom_crash *c, enum oom_lever l)
 {
+	if (l == OOM_LEVER_SPLIT && oom_format_is(c, OOM_FORMAT_NO_AMP))
+		return "torch.cuda.empty_cache() between phases; this PyTorch has no settings of its allocator, newer ones have (PYTORCH_CUDA_ALLOC_CONF)";
 	if (l == OOM_LEVER_OTHERS && shares(c) && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_FREE] < c->bytes[OOM_CRASH_TOTAL] / 10)
 		return oom_lever_in("torch", "torch", l);
 	return oom_lever_of(c, l);
@@ -288,7 +291,8 @@ static void fix_what_remains(const struct asked *q, struct oom_crash_answer *a)
 	const enum oom_lever *levers = q->levers;
 
 	/* nothing left to halve: what remains changes what is learnt */
-	if (of_memory && work == OOM_WORK_TRAINING && (is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c)))
+	if (work == OOM_WORK_TRAINING && ((of_memory && (is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c))) ||
+					  (cause == OOM_CAUSE_FRAGMENTATION && is_set(c, OOM_LEVER_BATCH) && oom_told_first(c, OOM_ABOUT_LENGTH))))
 		add(c, a, "", OOM_LEVER_LENGTH);
 	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !is_set(c, OOM_LEVER_QUANT)) {
 		if (is_set(c, OOM_LEVER_ADAPTER))

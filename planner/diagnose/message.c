@@ -139,6 +139,7 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 		{"xpu-error-no-numbers", "ggml-sycl", "ggml", "ggml-sycl-error"},
 		{"xla-resource-exhausted", "/xla_run}}", "tensorflow", "xla-resource-exhausted"},
 		{"xla-resource-exhausted", "XRTExecute", "torch-xla", "xla-resource-exhausted"},
+		{"xla-resource-exhausted", "From /job:tpu_worker", "torch-xla", "xla-resource-exhausted"},
 		{"xla-resource-exhausted", "OOM when allocating tensor", "tensorflow",
 		 "tf-oom-tensor"},
 	};

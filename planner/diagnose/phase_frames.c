@@ -332,6 +332,7 @@ const struct oom_phase_rule oom_phase_of_driver[] = {
 	{"in train_step", OOM_CRASH_TRAIN_STEP},
 	{"value_and_grad", OOM_CRASH_TRAIN_STEP},
 	{"in _inner_training_loop", OOM_CRASH_TRAIN_STEP},
+	{"train_and_evaluate(", OOM_CRASH_TRAIN_STEP},
 	{".train(", OOM_CRASH_TRAIN_STEP},
 	{"in train", OOM_CRASH_TRAIN_STEP},
 	{"in fit", OOM_CRASH_TRAIN_STEP},

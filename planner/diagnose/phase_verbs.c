@@ -1,6 +1,4 @@
-/* What lines and people say is going on: the verb a line of a log begins with, what failed by its name, and the
- * user's own words around a message: "OOM when saving", "fails at the diarization step". */
-#include <stdio.h>
+/* What lines of a log say is going on: the verb they begin with. */
 #include <string.h>
 
 #include "tables.h"
@@ -27,34 +25,65 @@ static const char *first_word(const char *p, const char *end)
 
 /* Present participles say what is going on, past ones that it is over. */
 static const struct {
-	const char *word;       /* in lower case; its beginning */
+	const char *word; /* in lower case; its beginning */
 	enum oom_crash_phase phase;
 	bool over;
 } verbs[] = {
-	{"load", OOM_CRASH_LOAD, false}, {"loading", OOM_CRASH_LOAD, false}, {"loaded", OOM_CRASH_LOAD, true},
-	{"downloading", OOM_CRASH_LOAD, false}, {"downloaded", OOM_CRASH_LOAD, true},
-	{"quantizing", OOM_CRASH_LOAD, false}, {"dequantizing", OOM_CRASH_LOAD, false},
-	{"offloading", OOM_CRASH_LOAD, false}, {"offloaded", OOM_CRASH_LOAD, true},
-	{"saving", OOM_CRASH_SAVE, false}, {"saved", OOM_CRASH_SAVE, true}, {"checkpointing", OOM_CRASH_SAVE, false},
-	{"evaluating", OOM_CRASH_EVAL, false}, {"validating", OOM_CRASH_EVAL, false},
+	{"load", OOM_CRASH_LOAD, false},
+	{"loading", OOM_CRASH_LOAD, false},
+	{"loaded", OOM_CRASH_LOAD, true},
+	{"downloading", OOM_CRASH_LOAD, false},
+	{"downloaded", OOM_CRASH_LOAD, true},
+	{"quantizing", OOM_CRASH_LOAD, false},
+	{"dequantizing", OOM_CRASH_LOAD, false},
+	{"offloading", OOM_CRASH_LOAD, false},
+	{"offloaded", OOM_CRASH_LOAD, true},
+	{"saving", OOM_CRASH_SAVE, false},
+	{"saved", OOM_CRASH_SAVE, true},
+	{"checkpointing", OOM_CRASH_SAVE, false},
+	{"evaluating", OOM_CRASH_EVAL, false},
+	{"validating", OOM_CRASH_EVAL, false},
 	/* heads of counters: "Evaluation  [2750/5000]", "Test:  [ 10/313]", "Testing DataLoader 0:" */
-	{"evaluation", OOM_CRASH_EVAL, false}, {"validation", OOM_CRASH_EVAL, false}, {"test", OOM_CRASH_EVAL, false}, {"testing", OOM_CRASH_EVAL, false},
+	{"evaluation", OOM_CRASH_EVAL, false},
+	{"validation", OOM_CRASH_EVAL, false},
+	{"test", OOM_CRASH_EVAL, false},
+	{"testing", OOM_CRASH_EVAL, false},
 	{"val", OOM_CRASH_EVAL, false},
-	{"inference", OOM_CRASH_INFERENCE, false}, {"rendering", OOM_CRASH_INFERENCE, false}, {"upscaling", OOM_CRASH_INFERENCE, false},
-	{"extracting", OOM_CRASH_INFERENCE, false}, {"embedding", OOM_CRASH_INFERENCE, false}, {"encoding", OOM_CRASH_INFERENCE, false},
-	{"fetching", OOM_CRASH_LOAD, false}, {"calibrating", OOM_CRASH_INFERENCE, false},
-	{"initializing", OOM_CRASH_INIT, false}, {"initialising", OOM_CRASH_INIT, false},
-	{"initialized", OOM_CRASH_INIT, true}, {"capturing", OOM_CRASH_INIT, false}, {"capture", OOM_CRASH_INIT, false}, {"captured", OOM_CRASH_INIT, true},
-	{"warming", OOM_CRASH_INIT, false}, {"profiling", OOM_CRASH_INIT, false},
-	{"compiling", OOM_CRASH_COMPILE, false}, {"compiled", OOM_CRASH_COMPILE, true},
-	{"autotuning", OOM_CRASH_COMPILE, false}, {"building", OOM_CRASH_COMPILE, false},
-	{"generating", OOM_CRASH_INFERENCE, false}, {"sampling", OOM_CRASH_INFERENCE, false},
-	{"denoising", OOM_CRASH_INFERENCE, false}, {"transcribing", OOM_CRASH_INFERENCE, false},
-	{"decoding", OOM_CRASH_INFERENCE, false}, {"inferencing", OOM_CRASH_INFERENCE, false},
-	{"generate", OOM_CRASH_INFERENCE, false}, {"predicting", OOM_CRASH_INFERENCE, false}, {"prefilling", OOM_CRASH_INFERENCE, false},
-	{"processing", OOM_CRASH_DATA, false}, {"processed", OOM_CRASH_DATA, true},
-	{"tokenizing", OOM_CRASH_DATA, false}, {"tokenized", OOM_CRASH_DATA, true},
-	{"preprocessing", OOM_CRASH_DATA, false}, {"training", OOM_CRASH_TRAIN_STEP, false},
+	{"inference", OOM_CRASH_INFERENCE, false},
+	{"rendering", OOM_CRASH_INFERENCE, false},
+	{"upscaling", OOM_CRASH_INFERENCE, false},
+	{"extracting", OOM_CRASH_INFERENCE, false},
+	{"embedding", OOM_CRASH_INFERENCE, false},
+	{"encoding", OOM_CRASH_INFERENCE, false},
+	{"fetching", OOM_CRASH_LOAD, false},
+	{"calibrating", OOM_CRASH_INFERENCE, false},
+	{"initializing", OOM_CRASH_INIT, false},
+	{"initialising", OOM_CRASH_INIT, false},
+	{"initialized", OOM_CRASH_INIT, true},
+	{"capturing", OOM_CRASH_INIT, false},
+	{"capture", OOM_CRASH_INIT, false},
+	{"captured", OOM_CRASH_INIT, true},
+	{"warming", OOM_CRASH_INIT, false},
+	{"profiling", OOM_CRASH_INIT, false},
+	{"compiling", OOM_CRASH_COMPILE, false},
+	{"compiled", OOM_CRASH_COMPILE, true},
+	{"autotuning", OOM_CRASH_COMPILE, false},
+	{"building", OOM_CRASH_COMPILE, false},
+	{"generating", OOM_CRASH_INFERENCE, false},
+	{"sampling", OOM_CRASH_INFERENCE, false},
+	{"denoising", OOM_CRASH_INFERENCE, false},
+	{"transcribing", OOM_CRASH_INFERENCE, false},
+	{"decoding", OOM_CRASH_INFERENCE, false},
+	{"inferencing", OOM_CRASH_INFERENCE, false},
+	{"generate", OOM_CRASH_INFERENCE, false},
+	{"predicting", OOM_CRASH_INFERENCE, false},
+	{"prefilling", OOM_CRASH_INFERENCE, false},
+	{"processing", OOM_CRASH_DATA, false},
+	{"processed", OOM_CRASH_DATA, true},
+	{"tokenizing", OOM_CRASH_DATA, false},
+	{"tokenized", OOM_CRASH_DATA, true},
+	{"preprocessing", OOM_CRASH_DATA, false},
+	{"training", OOM_CRASH_TRAIN_STEP, false},
 };
 
 /* Behind what loggers put before a message: times, levels in brackets, "file.py:12]", "srv  load_model:". */
@@ -85,7 +114,8 @@ static bool ended(const char *p, const char *end)
 /* "Writing checkpoint", "Dumping checkpoint": whatever is done with one, but for what reads it. */
 static bool writes_checkpoint(const char *word, const char *p, const char *end)
 {
-	static const char *const reads[] = {"load", "read", "resum", "restor", "us", "start", "find", "fetch", "download", "initial", "convert", "runn", "evaluat", "test"};
+	static const char *const reads[] = {"load",  "read",	 "resum",   "restor",  "us",   "start",	  "find",
+					    "fetch", "download", "initial", "convert", "runn", "evaluat", "test"};
 	const size_t n = strlen(word);
 
 	if (n < 5 || strcmp(word + n - 3, "ing") || !oom_text_find(p, end - p > 40 ? p + 40 : end, "heckpoint"))
@@ -114,12 +144,18 @@ enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *ove
 		if (p < end && (*p == '_' || *p == '(' || *p == '='))
 			continue;
 		for (size_t i = 0; n && i < sizeof(verbs) / sizeof(verbs[0]); i++)
-			if (!strcmp(word, verbs[i].word) && !(verbs[i].phase == OOM_CRASH_EVAL && oom_text_find(p, end - p > 8 ? p + 8 : end, "oss"))) {
-				/* a logger that is named after it goes on: "llama_model_loader: loaded meta data" */
-				*over = (verbs[i].over && !(k && oom_identifier_phase(line, first_word(line, end)) == verbs[i].phase)) ||
-					ended(p, end);
+			if (!strcmp(word, verbs[i].word) && !(verbs[i].phase == OOM_CRASH_EVAL &&
+							      oom_text_find(p, end - p > 8 ? p + 8 : end, "oss"))) {
+				/* a logger that is named after it goes on: "llama_model_loader: loaded meta data"
+				 */
+				*over =
+				    (verbs[i].over &&
+				     !(k && oom_identifier_phase(line, first_word(line, end)) == verbs[i].phase)) ||
+				    ended(p, end);
 				/* an engine is built by a compiler, a model is made */
-				return verbs[i].phase == OOM_CRASH_COMPILE && oom_text_find(p, end, " model") ? OOM_CRASH_INIT : verbs[i].phase;
+				return verbs[i].phase == OOM_CRASH_COMPILE && oom_text_find(p, end, " model")
+					   ? OOM_CRASH_INIT
+					   : verbs[i].phase;
 			}
 		if (writes_checkpoint(word, p, end)) {
 			*over = ended(p, end);
@@ -127,303 +163,4 @@ enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *ove
 		}
 	}
 	return OOM_CRASH_UNKNOWN;
-}
-
-/* ---- somebody's own words ---- */
-
-/* What is said of a program as a whole, or by people alone, beside what names of functions say (identifier.c). */
-static const struct {
-	const char *word;       /* in lower case; its beginning */
-	enum oom_crash_phase phase;
-} spoken[] = {
-	{"start", OOM_CRASH_INIT}, {"launch", OOM_CRASH_INIT}, {"boot", OOM_CRASH_INIT}, {"merg", OOM_CRASH_LOAD}, {"tuning", OOM_CRASH_TRAIN_STEP},
-	{"fine-tun", OOM_CRASH_TRAIN_STEP}, {"finetun", OOM_CRASH_TRAIN_STEP}, {"pretrain", OOM_CRASH_TRAIN_STEP}, {"requests", OOM_CRASH_INFERENCE},
-	{"quantiz", OOM_CRASH_LOAD}, {"embedding", OOM_CRASH_INFERENCE}, {"indexing", OOM_CRASH_INFERENCE}, {"encoding", OOM_CRASH_INFERENCE},
-	{"rerank", OOM_CRASH_INFERENCE},
-	/* things, not what is done with them */
-	{"dataset", OOM_CRASH_UNKNOWN}, {"dataloader", OOM_CRASH_UNKNOWN}, {"attention", OOM_CRASH_UNKNOWN}, {"logits", OOM_CRASH_UNKNOWN},
-	{"loss", OOM_CRASH_UNKNOWN},
-};
-
-static bool ends_phrase(char ch)
-{
-	return ch == '\n' || ch == '.' || ch == ',' || ch == ';' || ch == ':' || ch == '(' || ch == ')' || ch == '?' || ch == '!';
-}
-
-static enum oom_crash_phase of_word(const char *p, const char *end)
-{
-	char word[WORD];
-	size_t n = 0;
-
-	for (const char *q = p; q < end && n + 1 < WORD; q++)
-		word[n++] = (char)(upper(*q) ? *q - 'A' + 'a' : *q);
-	word[n] = 0;
-	for (size_t i = 0; i < COUNT(spoken); i++)
-		if (!strncmp(word, spoken[i].word, strlen(spoken[i].word)))
-			return spoken[i].phase;
-	return oom_identifier_phase(p, end);
-}
-
-/* What is over, and what comes next: "when it has finished the epoch and does the validation". */
-static bool is_over(const char *p, const char *stop)
-{
-	static const char *const words[] = {"finish", "after", "complet", "done"};
-
-	for (size_t i = 0; i < COUNT(words); i++)
-		if ((size_t)(stop - p) >= strlen(words[i]) && !memcmp(p, words[i], strlen(words[i])))
-			return true;
-	return false;
-}
-
-/* A tokenizer is trained, and data are loaded, before the model is. */
-static bool of_data(enum oom_crash_phase phase, const char *p, const char *end)
-{
-	const char *const rest = end - p > 24 ? p + 24 : end;
-
-	return (phase == OOM_CRASH_LOAD && oom_text_find(p, rest, " data")) || (phase == OOM_CRASH_TRAIN_STEP && oom_text_find(p, rest, "okenizer"));
-}
-
-/* "when starting the training": what is started says more than that it starts. */
-static enum oom_crash_phase of_started(const char *p, const char *end, const char **from, const char **to)
-{
-	for (int n = 0; n < 3 && p < end && !ends_phrase(*p); n++) {
-		const char *stop;
-		enum oom_crash_phase phase;
-
-		while (p < end && *p == ' ')
-			p++;
-		for (stop = p; stop < end && *stop != ' ' && !ends_phrase(*stop); stop++)
-			;
-		phase = of_word(p, stop);
-		if (phase == OOM_CRASH_TRAIN_STEP || phase == OOM_CRASH_EVAL || phase == OOM_CRASH_INFERENCE) {
-			*from = p;
-			*to = stop;
-			return phase;
-		}
-		p = stop;
-	}
-	return OOM_CRASH_INIT;
-}
-
-/* The first of so many words that speaks; *from and *to: that one. */
-static enum oom_crash_phase of_phrase(const char *p, const char *end, int most, const char **from, const char **to)
-{
-	bool over = false;
-
-	for (int n = 0; n < most && p < end; n++) {
-		const char *stop;
-		enum oom_crash_phase phase;
-
-		while (p < end && (*p == ' ' || *p == '`' || *p == '*' || *p == '"' || *p == '\''))
-			p++;
-		/* a name with dots is one word */
-		for (stop = p; stop < end && *stop != ' ' && (!ends_phrase(*stop) || (*stop == '.' && stop + 1 < end && letter(stop[1]))); stop++)
-			;
-		phase = of_word(p, stop);
-		if (phase != OOM_CRASH_UNKNOWN && !over) {
-			*from = p;
-			*to = stop;
-			if (phase == OOM_CRASH_INIT)
-				return of_started(stop, end, from, to);
-			return of_data(phase, stop, end) ? OOM_CRASH_DATA : phase;
-		}
-		/* as many words again */
-		if (is_over(p, stop) && !over) {
-			over = true;
-			most += n + 4;
-		} else if (phase != OOM_CRASH_UNKNOWN) {
-			over = false;
-		}
-		if (stop < end && ends_phrase(*stop))
-			break;
-		p = stop;
-	}
-	return OOM_CRASH_UNKNOWN;
-}
-
-static bool any(const char *const *words, size_t n, const char *from, const char *to)
-{
-	for (size_t i = 0; i < n; i++)
-		if (oom_text_find(from, to, words[i]))
-			return true;
-	return false;
-}
-
-static bool complains(const char *from, const char *to)
-{
-	static const char *const words[] = {"OOM", "emory", "rror", "crash", "Crash", "kill", "Kill", "fail", "Fail", "VRAM", "vram", "oom"};
-
-	return any(words, COUNT(words), from, to);
-}
-
-/* "It works fine when training, but ..." */
-static bool praises(const char *from, const char *to)
-{
-	static const char *const words[] = {"work", " fine", "success", "no problem", "no issue", "can be "};
-
-	return any(words, COUNT(words), from, to) && !complains(from, to);
-}
-
-/* Words behind which stands what was being done, and within how many. */
-struct connective {
-	const char *word;
-	int most;
-};
-static const struct connective told[] = {
-	{"hen ", 5}, {"hile ", 5}, {"uring ", 5}, {" at the ", 3}, {" at ", 2}, {"ail to ", 1}, {"ails to ", 1}, {"ailed to ", 1}, {"nable to ", 1}, {"an't ", 2},
-	{"annot ", 2}, {"ould not ", 2}, {"ouldn't ", 2}, {"OOM in ", 3}, {"OOM on ", 3}, {"OOM for ", 3}, {"memory in ", 3}, {"memory on ", 3},
-	{"rror in ", 3}, {"rror on ", 3}, {"OOM ", 1}, {"memory ", 1}, {"rror ", 3}, {"xceeded in ", 1},
-}, /* what somebody set out to do: it may be over */ meant[] = {{"ry to ", 2}, {"rying to ", 2}, {"ried to ", 2}, {" to ", 1}};
-
-/* The part of a sentence that stands before p. */
-static const char *clause_of(const char *line, const char *p)
-{
-	const char *q = p;
-
-	while (q > line && !ends_phrase(q[-1]))
-		q--;
-	return q;
-}
-
-/* "Validation fails with": the word before. */
-static enum oom_crash_phase of_subject(const char *line, const char *stop, const char **from, const char **to)
-{
-	static const char *const verbs_of_failing[] = {" fails", " Fails", " failed", " crashes", " dies", " gets killed", " OOMs", " runs out", " goes out of"};
-
-	for (size_t i = 0; i < COUNT(verbs_of_failing); i++) {
-		const char *const end = oom_text_find(line, stop, verbs_of_failing[i]), *p = end;
-
-		while (p && p > line && (letter(p[-1]) || p[-1] == '_'))
-			p--;
-		if (p && of_word(p, end) != OOM_CRASH_UNKNOWN) {
-			*from = p;
-			*to = end;
-			return of_word(p, end);
-		}
-	}
-	return OOM_CRASH_UNKNOWN;
-}
-
-/* The earliest connective of a line whose words speak. */
-static enum oom_crash_phase behind(const struct connective *words, size_t n, const char *line, const char *stop, const char **from, const char **to)
-{
-	enum oom_crash_phase best = OOM_CRASH_UNKNOWN;
-	const char *first = stop;
-
-	for (size_t i = 0; i < n; i++)
-		for (const char *p = line; (p = oom_text_find(p, stop, words[i].word)) && p < first; p++) {
-			const char *a, *b;
-			const enum oom_crash_phase phase =
-				of_phrase(p + strlen(words[i].word), stop, words[i].most, &a, &b);
-
-			if (phase == OOM_CRASH_UNKNOWN || praises(clause_of(line, p), p))
-				continue;
-			best = phase;
-			first = p;
-			*from = a;
-			*to = b;
-		}
-	return best;
-}
-
-static enum oom_crash_phase of_sentence(const char *line, const char *stop, const char **from, const char **to)
-{
-	enum oom_crash_phase phase = of_subject(line, stop, from, to);
-
-	if (phase == OOM_CRASH_UNKNOWN)
-		phase = behind(told, COUNT(told), line, stop, from, to);
-	if (phase == OOM_CRASH_UNKNOWN)
-		phase = behind(meant, COUNT(meant), line, stop, from, to);
-	/* who set out to train may have come no further than to load */
-	return phase == OOM_CRASH_TRAIN_STEP && behind(told, COUNT(told), line, stop, from, to) != phase ? OOM_CRASH_UNKNOWN : phase;
-}
-
-/* Not of a program: no code, no frame, no warning of a library, no entry of a logger. */
-static bool is_prose(const char *line, const char *stop)
-{
-	static const char *const marks[] = {"Warning", "WARN", "INFO", "ERROR", "File \"", "site-packages", "://", "Tried to allocate", "--"};
-
-	return stop - line > 8 && stop - line < 1000 && *line != '\t' && memcmp(line, "    ", 4) && !any(marks, COUNT(marks), line, stop);
-}
-
-static bool by_sentence(struct oom_crash *c, const char *line, const char *stop, double confidence)
-{
-	const char *from, *to;
-	const enum oom_crash_phase phase = of_sentence(line, stop, &from, &to);
-	char why[80];
-
-	if (phase == OOM_CRASH_UNKNOWN)
-		return false;
-	snprintf(why, sizeof(why), "the words \"%.*s\"", (int)(to - from < 40 ? to - from : 40), from);
-	return oom_phase_settle(c, phase, confidence, why);
-}
-
-static bool by_line(struct oom_crash *c, const char *line, const char *stop, bool title)
-{
-	return is_prose(line, stop) && (complains(line, stop) || title) && by_sentence(c, line, stop, 0.6);
-}
-
-static bool part_of_training(enum oom_crash_phase phase)
-{
-	return phase == OOM_CRASH_FORWARD || phase == OOM_CRASH_BACKWARD || phase == OOM_CRASH_OPTIMIZER || phase == OOM_CRASH_EVAL ||
-	       phase == OOM_CRASH_SAVE;
-}
-
-/* Whether a line is all there is to hear: who says that he trains may say more elsewhere. */
-static bool hear(struct oom_crash *c, struct oom_crash *trains, const char *from, const char *to, bool title)
-{
-	struct oom_crash said = *c;
-
-	if (!by_line(&said, from, to, title) || (trains->phase && !part_of_training(said.phase)))
-		return false;
-	*(said.phase == OOM_CRASH_TRAIN_STEP ? trains : c) = said;
-	return said.phase != OOM_CRASH_TRAIN_STEP;
-}
-
-/* The first line, which is a title as a rule; from the message's line backwards; then behind it. */
-bool oom_phase_by_prose(struct oom_crash *c, const char *begin, const char *at, const char *end)
-{
-	const char *const stop = oom_line_end(at, end);
-	struct oom_crash trains = *c;
-
-	trains.phase = OOM_CRASH_UNKNOWN;
-	if (hear(c, &trains, begin, oom_line_end(begin, end), true))
-		return true;
-	for (const char *to = stop; to > begin;) {
-		const char *const from = oom_line_begin(begin, to);
-
-		if (hear(c, &trains, from, to, false))
-			return true;
-		to = from > begin ? from - 1 : begin;
-	}
-	for (const char *p = stop; p < end;) {
-		const char *const to = oom_line_end(p + 1, end);
-
-		if (hear(c, &trains, p + 1, to, false))
-			return true;
-		p = to;
-	}
-	return trains.phase && oom_phase_settle(c, trains.phase, trains.phase_confidence, trains.phase_evidence);
-}
-
-/* On the message's line, before it: "generation error: ", "Evaluation failed: ", what failed by its name; "Error processing or
- * transcribing FILE: ", by the verb. */
-bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at)
-{
-	static const char *const ends[] = {" error", " failed", " failure", " crashed"};
-	char why[80];
-
-	for (size_t i = 0; i < COUNT(ends); i++) {
-		const char *const stop = oom_text_last(line, at, ends[i]), *p = stop;
-		enum oom_crash_phase phase;
-
-		while (p && p > line && ((p[-1] >= 'a' && p[-1] <= 'z') || (p[-1] >= 'A' && p[-1] <= 'Z') || p[-1] == '_'))
-			p--;
-		phase = p && stop - p > 3 ? oom_identifier_phase(p, stop) : OOM_CRASH_UNKNOWN;
-		if (phase == OOM_CRASH_UNKNOWN)
-			continue;
-		snprintf(why, sizeof(why), "\"%.*s\"", (int)(stop - p < 40 ? stop - p : 40), p);
-		return oom_phase_settle(c, phase, 0.7, why);
-	}
-	return by_sentence(c, line, at, 0.65);
 }

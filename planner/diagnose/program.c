@@ -58,7 +58,7 @@ static const struct oom_program programs[] = {
 	{"lm-eval", "the evaluation harness", OOM_ACTIVITY_INFERS, "transformers",
 	 {"@lm_eval", "lm_eval", "@lighteval", "@opencompass", "@vlmeval", "VLMEvalKit", "@lmms_eval"}, NULL, {NULL}},
 	{"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm",
-	 {"@vllm", "@vllm_ascend", "@vllm_omni", "EngineCore", "VllmWorker", "WorkerWrapper", "worker_base.py", "gpu_model_runner.py",
+	 {"@vllm", "@vllm_ascend", "@vllm_omni", "EngineCore", "v1/engine/core.py", "VllmWorker", "WorkerWrapper", "worker_base.py", "gpu_model_runner.py",
 	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve", "--max-model-len"}, NULL, {NULL}},
 	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static", "Scheduler hit an exception", "avail mem="}, NULL, {NULL}},
 	{"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi",
@@ -133,6 +133,10 @@ static const struct oom_program programs[] = {
 	 {"flux", "FLUX", "Flux", "sdxl", "SDXL", "stable-diffusion", "stable_diffusion", "StableDiffusion", "HunyuanVideo", "hyvideo", "hunyuan", "CogVideo",
 	     "cogvideo", "Wan2."},
 	 "diffusers-train", {NULL}},
+	{"tf-detection", "the object detection API", OOM_ACTIVITY_EITHER, "tf-detection",
+	 {"@object_detection", "object_detection/model_main", "model_main_tf2.py", "FirstStageFeatureExtractor", "SecondStageFeatureExtractor", "pipeline_config_path"},
+	 NULL, {NULL}},
+	{"mrcnn", "Mask R-CNN", OOM_ACTIVITY_EITHER, "mrcnn", {"@mrcnn", "mrcnn.model"}, NULL, {NULL}},
 	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}, NULL, {NULL}},
 	{"server", "the server", OOM_ACTIVITY_SERVES, "transformers", {" serve --", "api_server", "/v1/chat/completions", "@uvicorn", "@fastapi"}, NULL, {NULL}},
 	{"colabfold", "the folding program", OOM_ACTIVITY_INFERS, "folding", {"@colabfold", "Running colabfold", "Not Enough GPU memory?", "@alphafold", "@alphafold3", "AlphaFold", "run_alphafold"}, NULL, {NULL}},
@@ -144,10 +148,11 @@ const char *oom_program_dialect(const struct oom_crash *c, bool trains)
 {
 	const struct oom_program *const p = oom_program_of(c);
 
-	if (*p->name && oom_does_either(p->activity) && !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST))
+	if (*p->name && oom_does_either(p->activity) && !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST) &&
+	    !oom_dialect_rests_on(p->dialect, oom_runtime_named(c->framework)->as.dialect))
 		return oom_runtime_named(c->framework)->as.dialect;
-	/* recordings and pictures have no prompts */
-	if (!trains && *p->name && oom_own_script(c))
+	/* recordings and pictures have no prompts; what loads a model is the library's, whoever calls it */
+	if (!trains && *p->name && oom_own_script(c) && c->phase != OOM_CRASH_LOAD)
 		return oom_runtime_named(c->framework)->as.dialect;
 	/* a loop of one's own around a model of the library has no options of its Trainer's */
 	if (trains && p->activity == OOM_ACTIVITY_LIBRARY && (*c->own_line || c->notebook) && !strstr(c->own_line, "trainer."))

@@ -8,7 +8,7 @@
 static const struct oom_runtime runtimes[] = {
 	{"torch", CARD, 0, 0, {"", "the PyTorch program", OOM_ACTIVITY_EITHER, "torch", {NULL}, NULL, {NULL}}},
 	{"jax", OOM_RUNTIME_EXECUTABLE | OOM_RUNTIME_WORDY, 0, 0, {"", "the JAX program", OOM_ACTIVITY_EITHER, "jax", {NULL}, NULL, {NULL}}},
-	{"torch-xla", OOM_RUNTIME_EXECUTABLE | OOM_RUNTIME_WORDY | OOM_RUNTIME_EITHER_XLA, 0, 0, {"", "the XLA program", OOM_ACTIVITY_EITHER, "jax", {NULL}, NULL, {NULL}}},
+	{"torch-xla", OOM_RUNTIME_EXECUTABLE | OOM_RUNTIME_WORDY | OOM_RUNTIME_EITHER_XLA, 0, 0, {"", "the XLA program", OOM_ACTIVITY_EITHER, "torch-xla", {NULL}, NULL, {NULL}}},
 	{"tensorflow", OOM_RUNTIME_GRAPH, 0, 0, {"", "the TensorFlow program", OOM_ACTIVITY_EITHER, "tensorflow", {NULL}, NULL, {NULL}}},
 	{"ggml", OOM_RUNTIME_LAYERED, 0, 0, {"", "the ggml program", OOM_ACTIVITY_INFERS, "llama.cpp", {NULL}, NULL, {NULL}}},
 	{"metal", OOM_RUNTIME_LAYERED, 0, 0, {"", "the Metal program", OOM_ACTIVITY_INFERS, "metal", {NULL}, NULL, {NULL}}},

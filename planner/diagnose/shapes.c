@@ -94,6 +94,7 @@ void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *
 	/* one image has its colours last */
 	if (dimensions > 1 && first >= 2 && first < 1e12 && !(dimensions == 3 && last <= 4))
 		c->first_dimension = (int64_t)first;
+	c->pairs = c->first_dimension && dimensions == 2 && first == last;
 	if (c->known[OOM_CRASH_TRIED])
 		return;
 	type = oom_text_find(p, end, "data type ");

@@ -67,14 +67,15 @@ static void largest(struct oom_crash *c, const char *begin, const char *end)
 	for (const char *p = begin; (p = oom_text_find(p, end, "Size: ")); p++) {
 		const char *const size = p + 6, *const next = oom_text_find(size, end, "Size: "), *after,
 			   *const op = oom_text_find(size, next ? next : end, "op_name=\"");
-		const size_t n = strcspn(size, " \n"), m = op ? strcspn(op + 9, "\"\n") : 0;
+		const size_t n = strcspn(size, " \n"), all = op ? strcspn(op + 9, "[\"\n") : 0, m = all < 120 ? all : 117;
 		uint64_t bytes;
 
 		if (!oom_number_at(size, end, false, &bytes, &after) || bytes <= most)
 			continue;
 		most = bytes;
-		snprintf(c->largest, sizeof(c->largest), "%.*s%s%.*s", (int)(n < 24 ? n : 24), size, m ? ", " : "",
-			 (int)(m < 120 ? m : 120), m ? op + 9 : "");
+		/* its end says which operation it is */
+		snprintf(c->largest, sizeof(c->largest), "%.*s%s%.*s", (int)(n < 24 ? n : 24), size, !m ? "" : m < all ? ", ..." : ", ",
+			 (int)m, m ? op + 9 + all - m : "");
 	}
 }
 

@@ -115,6 +115,37 @@ static const struct {
 			     "cudaErrorMemoryAllocation out of memory\n", 1, "dask-cudf", "training", NULL, OOM_CRASH_UNKNOWN, "a library of tables trains nothing"},
 	{"sokrypton/ColabFold#186", "Could not predict test_c. Not Enough GPU memory? RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7866899248 bytes.\n", 1, "fewer residues", "jax.lax",
 	 NULL, OOM_CRASH_INFERENCE, "ColabFold's own question"},
+	/* ---- what a set of texts nobody had seen showed ---- */
+	{"axolotl#868", TRACE AT("/v/transformers/modeling_utils.py", "from_pretrained", "dispatch_model(model, **kwargs)")
+	 AT("/v/accelerate/big_modeling.py", "dispatch_model", "model.to(device)") "torch.cuda.OutOfMemoryError: CUDA out of memory.\n", 1, "from_pretrained(dtype=", "map_location",
+	 NULL, OOM_CRASH_LOAD, "the library's own loader is called from wherever"},
+	{"kijai/ComfyUI-HunyuanVideoWrapper#503", "HyVideoDecode\nAllocation on device\n!!! Exception during processing !!! Allocation on device\n" TRACE
+	 AT("/a/ComfyUI/execution.py", "execute", "await get_output_data()"), 1, "VAE Decode (Tiled)", NULL, "decoder of latents", OOM_CRASH_INFERENCE, "the node's name says that it decodes"},
+	{"mmdetection3d#2116", "during training it runs out of memory during the 23rd epoch:\nRuntimeError: " CARD "Maybe I can turn off validation to save some memory.\n", 1,
+	 "halve the micro-batch", "adapter alone", NULL, OOM_CRASH_TRAIN_STEP, "who saves memory writes no file"},
+	{"vllm-project/vllm#29049", "# vllm OOM error when loading lora adapters\nERROR [v1/engine/core.py:842] logits_sort, logits_idx = logits.sort(dim=-1)\nERROR [v1/engine/core.py:842] "
+	 CARD, 1, "gpu_memory_utilization lower", "the weights alone do not fit", NULL, OOM_CRASH_UNKNOWN, "an adapter is read beside a model that is there"},
+	{"pytorch/xla#1735", "RuntimeError: Resource exhausted: From /job:tpu_worker/replica:0/task:0:\nAttempting to reserve 3.95G at the bottom of memory. That was not possible. "
+	 "There are 1.92G free, 0B reserved, and 1.92G reservable.;\n", 1, "a smaller batch for each core", "optax", NULL, OOM_CRASH_UNKNOWN, "PyTorch's runtime of that time on TPUs"},
+	{"EasyDeL#166", "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 63.80G of 30.75G hbm. "
+	 "Exceeded hbm capacity by 33.05G.\n\n  Largest program allocations in hbm:\n\n  1. Size: 2.00G\n     Operator: op_name=\"jit(casual_language_model_train_step)/jit(main)/"
+	 "jvp(FlaxFalconForCausalLMModule)/transformer/h/0/self_attention/...qhd,...khd->...hqk/dot_general[precision=None]\"\n", 1, "attention that keeps no scores", NULL,
+	 "->...hqk/dot_general", OOM_CRASH_COMPILE, "a long name's end says which operation it is"},
+	{"mozilla/TTS#149", "during epoch 0/1000 with 32 batch size\ncuda out of memory. tried to allocate 78.88 mib (gpu 0; 3.95 gib total capacity; 2.99 gib already allocated; "
+	 "74.44 mib free; 557.82 mib cached)\n", 1, "this PyTorch has no settings", "max_split_size_mb", NULL, OOM_CRASH_TRAIN_STEP, "before there were any"},
+	{"GraphSmote#4", "numpy.core._exceptions.MemoryError: Unable to allocate 39.6 GiB for an array with shape (103106, 103106) and data type float32\n", 1, "a sparse form of that matrix",
+	 NULL, "all pairs of 103106 things", OOM_CRASH_UNKNOWN, "a square is no count of samples"},
+	{"nnUNet#2213", "# while doing preprocessing I run into this exception\nnnUNet: numpy.core._exceptions._ArrayMemoryError: Unable to allocate 1.61 GiB for an array with shape (753, 536, 536) "
+	 "and data type float64\n", 1, "-np 2 when preprocessing", NULL, NULL, OOM_CRASH_DATA, "said in one word"},
+	{"TouchNet#100", "torchrun train.py --dataset_batchsize 1 --dataset_audio_seqlen 8192 --epochs 3\nRuntimeError: NPU out of memory. Tried to allocate 5.03 GiB (NPU 3; 60.96 GiB total "
+	 "capacity; 49.47 GiB already allocated; 49.47 GiB current active; 1.32 GiB free; 57.55 GiB reserved in total by PyTorch)\n", 5, "--dataset_audio_seqlen 8192 -> 4096", NULL,
+	 NULL, OOM_CRASH_TRAIN_STEP, "a batch of one leaves the length"},
+	{"tensorflow#28393", TRACE AT("/m/object_detection/model_main.py", "main", "tf.estimator.train_and_evaluate(e)")
+	 "ResourceExhaustedError: OOM when allocating tensor with shape[52,64,480,300] and type float on device:GPU:0 by allocator GPU_0_bfc\n", 1, "train_config of pipeline.config",
+	 "fit()", NULL, OOM_CRASH_TRAIN_STEP, "the API's options stand in one file"},
+	{"Mask_RCNN", TRACE AT("/m/mrcnn/model.py", "train", "self.keras_model.fit_generator(")
+	 "ResourceExhaustedError: OOM when allocating tensor with shape[2,256,512,512] and type float on device:GPU:0 by allocator GPU_0_bfc\n", 1, "IMAGES_PER_GPU lower", "fit()", NULL,
+	 OOM_CRASH_TRAIN_STEP, "its options stand in a class of the run"},
 };
 
 static bool holds(const char *const *texts, size_t n, const char *word)

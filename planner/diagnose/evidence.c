@@ -1,0 +1,207 @@
+/* What an answer points at: the message's own numbers beside each other, what they leave to others, what the model's size or a
+ * shape says, and what is set already. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tables.h"
+
+static char *evidence_slot(struct oom_crash_answer *a)
+{
+	return a->n_evidence < OOM_ANSWER_EVIDENCE ? a->evidence[a->n_evidence++] : NULL;
+}
+
+/* Too little to blame others for, too much to keep silent about: an eighth of the card, and a GiB. */
+static void outside(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL];
+	bool listed;
+	const double away = (double)oom_card_outside(c, &listed);
+	char *out;
+
+	if (cause != OOM_CAUSE_TOO_LARGE || listed || !oom_runtime_is(c, OOM_RUNTIME_CARD) || away < gib || away < total / 8)
+		return;
+	if ((out = evidence_slot(a)) != NULL)
+		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB of the card are neither free nor PyTorch's: its context and libraries, or other "
+			 "programs (nvidia-smi)", away / gib);
+}
+
+/* Others that the message lists, where what they hold would have been enough. */
+static void listed_others(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, missing = (double)c->bytes[OOM_CRASH_TRIED] - (double)c->bytes[OOM_CRASH_FREE];
+	bool listed;
+	const double away = (double)oom_card_outside(c, &listed);
+	char *out;
+
+	if (cause != OOM_CAUSE_TOO_LARGE || !listed || !c->known[OOM_CRASH_TRIED] || away < missing || away < gib / 4)
+		return;
+	if ((out = evidence_slot(a)) != NULL)
+		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB of the card are held by the other processes listed, more than the %.2f GiB that "
+			 "were missing: nvidia-smi shows whose they are", away / gib, missing > 0 ? missing / gib : 0);
+}
+
+/* What the model's size, by its name, says of the card or of the host. */
+static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, parameters = (double)c->parameters, total = (double)c->bytes[OOM_CRASH_TOTAL],
+		     ranks = oom_told(c, "nproc_per_node");
+	double each, need;
+	char *out, copies[60] = "";
+
+	if (cause == OOM_CAUSE_HOST_RAM && !c->parameters && ranks > 1 && work == OOM_WORK_LOADING && (out = evidence_slot(a)))
+		snprintf(out, sizeof(a->evidence[0]), "%.0f processes on the node each read all of the model, unless one reads for all", ranks);
+	if (!c->parameters)
+		return;
+	need = oom_weights_bytes(c, work, &each);
+	if (ranks > 1)
+		snprintf(copies, sizeof(copies), ", for each of %.0f processes on the node", ranks);
+	if (cause == OOM_CAUSE_HOST_RAM && c->offloads && (out = evidence_slot(a)))
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x 12 bytes (fp32 weights and Adam's two moments, offloaded) = %.1f GiB "
+			 "in host memory, gradients and what is pinned beside them", parameters / 1e9, parameters * 12 / gib);
+	else if (cause == OOM_CAUSE_HOST_RAM && (out = evidence_slot(a)))
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, are %.1f GiB in 16 bits and %.1f GiB in fp32%s",
+			 parameters / 1e9, parameters * 2 / gib, parameters * 4 / gib, copies);
+	else if (oom_weights_too_large(c, work) && (out = evidence_slot(a)))
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
+			 "not hold them, whatever the batch", parameters / 1e9, each,
+			 each > 2 ? "weights, gradients, AdamW's states" : "weights in 16 bits", need / gib, total / gib);
+}
+
+/* A shape that is printed: of TensorFlow's three and more dimensions the first is the batch, of an array of the host's as a
+ * rule how many there are of something. */
+static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const bool graph = oom_runtime_is(c, OOM_RUNTIME_GRAPH), array = oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && oom_runtime_is(c, OOM_RUNTIME_HOST);
+	char *const out = c->first_dimension && (graph || array) ? evidence_slot(a) : NULL;
+
+	if (out && c->image[0])
+		snprintf(out, sizeof(a->evidence[0]), "that shape is %" PRId64 " image%s of %" PRId64 " x %" PRId64 " pixels: scaled down or cropped before it goes in, "
+			 "everything behind it is smaller", c->first_dimension, c->first_dimension == 1 ? "" : "s", c->image[0], c->image[1]);
+	else if (out && c->pairs)
+		snprintf(out, sizeof(a->evidence[0]), "that shape is square: all pairs of %" PRId64 " things (who is joined to whom, or how far apart), which grow with the "
+			 "square of their number", c->first_dimension);
+	else if (out)
+		snprintf(out, sizeof(a->evidence[0]), graph ? "the first number of that shape, %" PRId64 ", is as a rule the batch on this device (of a detector, all regions of its images)" :
+				"the first number of that shape, %" PRId64 ", is as a rule a count (samples, steps, entries of a buffer): so many are held at once",
+			 c->first_dimension);
+}
+
+/* "already set: gradient checkpointing, a batch of one" */
+static void already(uint64_t set, struct oom_crash_answer *a)
+{
+	const size_t size = sizeof(a->evidence[0]);
+	char *out = oom_setting_called(set, 0) ? evidence_slot(a) : NULL;
+	size_t n;
+
+	if (!out)
+		return;
+	n = (size_t)snprintf(out, size, "set already, so not advised again: ");
+	for (size_t i = 0; oom_setting_called(set, i) && n < size; i++)
+		n += (size_t)snprintf(out + n, size - n, "%s%s", i ? ", " : "", oom_setting_called(set, i));
+}
+
+/* "147.7 MiB", "1.20 GiB" */
+static const char *sized(uint64_t bytes, char *buf, size_t size)
+{
+	const double mib = (double)bytes / 1048576;
+
+	snprintf(buf, size, mib < 1024 ? "%.1f MiB" : "%.2f GiB", mib < 1024 ? mib : mib / 1024);
+	return buf;
+}
+
+/* What it was short of, and what the request is beside what the process holds and the card has. */
+static void of_request(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL], tried = (double)c->bytes[OOM_CRASH_TRIED],
+		     held = (double)c->bytes[OOM_CRASH_ALLOCATED];
+	const bool most = c->known[OOM_CRASH_ALLOCATED] && total > 0 && held <= total && held > 0.5 * total;
+	const uint64_t missing = oom_shortage(c);
+	const size_t size = sizeof(a->evidence[0]);
+	char buf[24], share[100] = "", *out;
+
+	if (!oom_alone_too_large(c) && (cause != OOM_CAUSE_TOO_LARGE || (!missing && !most && !oom_dwarfs_the_rest(c))))
+		return;
+	if (!(out = evidence_slot(a)))
+		return;
+	if (oom_alone_too_large(c)) {
+		snprintf(out, size, "the one tensor asked for is %.1f times what there is: a batch, a length, a matrix of length x length or a count "
+			 "out of proportion (of such a matrix not even a length %.1f times shorter fits)", tried / total, sqrt(tried / total));
+		return;
+	}
+	if (oom_dwarfs_the_rest(c)) {
+		snprintf(out, size, "this one request is larger than all that the process held (%.2f GiB): one batch or input far longer or larger "
+			 "than those before it", held / gib);
+		return;
+	}
+	if (most)
+		snprintf(share, sizeof(share), "%.0f %% of the memory are this process's own tensors, no other process's", 100 * held / total);
+	if (!missing)
+		snprintf(out, size, "%s", share);
+	else if (most && tried < total / 64 && held > 0.75 * total)
+		snprintf(out, size, "short by %s; %s: the request is small, the sum of what came before it fills the card", sized(missing, buf, sizeof(buf)), share);
+	else
+		snprintf(out, size, "short by %s%s%s", sized(missing, buf, sizeof(buf)), *share ? "; " : "", share);
+}
+
+void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, tried = (double)c->bytes[OOM_CRASH_TRIED],
+		     idle = (double)c->bytes[OOM_CRASH_RESERVED_UNALLOCATED];
+	const size_t size = sizeof(a->evidence[0]);
+	char *out;
+
+	if (*c->cause[0].evidence && cause != OOM_CAUSE_NOT_OOM && (out = evidence_slot(a)))
+		snprintf(out, size, "%s", c->cause[0].evidence);
+	if (oom_part_of(c)->noun && (out = evidence_slot(a)))
+		snprintf(out, size, "it was asked for by %s", oom_part_of(c)->noun);
+	if (*c->own_line && cause != OOM_CAUSE_NOT_OOM && cause != OOM_CAUSE_OTHER_PROCESS && (out = evidence_slot(a)))
+		snprintf(out, size, "the line that led to it: %s", c->own_line);
+	weights(c, work, cause, a);
+	first_dimension(c, a);
+	of_request(c, cause, a);
+	outside(c, cause, a);
+	listed_others(c, cause, a);
+	if (cause == OOM_CAUSE_HOST_RAM && c->known[OOM_CRASH_FREE] && (double)c->bytes[OOM_CRASH_FREE] * 2 < tried && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY) &&
+	    c->bytes[OOM_CRASH_FREE] && (out = evidence_slot(a)))
+		snprintf(out, size, "%.1f times what there is: a smaller context or batch does not make up for it, a smaller or quantised model might",
+			 tried / (double)c->bytes[OOM_CRASH_FREE]);
+	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && c->bytes[OOM_CRASH_OTHER] > c->bytes[OOM_CRASH_ALLOCATED] &&
+	    (out = evidence_slot(a)))
+		snprintf(out, size, "%.2f GiB of it are other allocations of this process on Metal, not PyTorch's tensors: "
+			 "buffers of kernels and of other libraries", (double)c->bytes[OOM_CRASH_OTHER] / gib);
+	already(set, a);
+	if (cause == OOM_CAUSE_TOO_LARGE && c->known[OOM_CRASH_RESERVED_UNALLOCATED] &&
+	    idle + (double)c->bytes[OOM_CRASH_FREE] < tried &&
+	    (out = evidence_slot(a)))
+		snprintf(out, size, "only %.2f GiB are reserved and unallocated: allocator settings (expandable_segments) will not "
+			 "make room for it", idle / gib);
+	if (cause == OOM_CAUSE_FRAGMENTATION && c->bytes[OOM_CRASH_PRIVATE_POOL] > c->bytes[OOM_CRASH_TRIED] &&
+	    (out = evidence_slot(a)))
+		snprintf(out, size, "%.2f GiB lie in the private pools of CUDA graphs: what is idle there cannot be used by others",
+			 (double)c->bytes[OOM_CRASH_PRIVATE_POOL] / gib);
+	if (c->smi.total && (out = evidence_slot(a))) {
+		const int n = snprintf(out, size, "nvidia-smi in the log: %.2f of %.2f GiB in use", (double)c->smi.used / gib,
+				       (double)c->smi.total / gib);
+
+		if (c->smi.pid > 0 && n > 0 && (size_t)n < size)
+			snprintf(out + n, size - (size_t)n, ", %.2f GiB by process %" PRId64 " (%s)",
+				 (double)c->smi.process_bytes / gib, c->smi.pid, c->smi.name);
+	}
+	if (*c->budget && (out = evidence_slot(a)))
+		snprintf(out, size, "%s", c->budget);
+	if (*c->went_on && (out = evidence_slot(a)))
+		snprintf(out, size, "the log goes on behind it (\"%s\"): this refusal alone need not be what ended it", c->went_on);
+	if (*c->program_total && (out = evidence_slot(a)))
+		snprintf(out, size, "what the compiler laid out for the program: %s", c->program_total);
+	if (*c->largest && (out = evidence_slot(a)))
+		snprintf(out, size, "the largest buffer of the program: %s", c->largest);
+	if (cause == OOM_CAUSE_HOST_RAM && oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] &&
+	    tried < gib / 4 && (out = evidence_slot(a)))
+		snprintf(out, size, "the array itself is small: the host is full of what was kept before it (frames, batches, results in lists)");
+	if (cause == OOM_CAUSE_HOST_RAM && c->host_states && c->host_states < (uint64_t)1 << 44 &&
+	    (out = evidence_slot(a)))
+		snprintf(out, size, "%" PRIu64 " parameters x 12 bytes (fp32 weights and Adam's two moments) = %.1f GB of states a rank "
+			 "makes in host memory", c->host_states, (double)c->host_states * 12 / 1e9);
+}
