@@ -127,7 +127,7 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	/* who has no vocabulary has no logits to speak of */
 	return (l == OOM_LEVER_LOGITS && (!oom_lever_own(c, OOM_LEVER_LOGITS) || (!c->language && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE)))) ||
 	       /* frames show what ran, and it was no decoder of images */
-	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER) && c->part != OOM_PART_IMAGE);
+	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER || c->part == OOM_PART_NODE) && c->part != OOM_PART_IMAGE);
 }
 
 /* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
@@ -178,7 +178,7 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	else if (of_memory && work != OOM_WORK_UNKNOWN && part)
 		add(c, a, "", instead(c, cause, part));
 	if (of_memory && c->sees && work != OOM_WORK_LOADING && work != OOM_WORK_SAVING && work != OOM_WORK_UNKNOWN && !oom_lever_own(c, OOM_LEVER_TILE) &&
-	    (c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_INFERENCE || c->part == OOM_PART_WARMUP || c->phase == OOM_CRASH_EVAL))
+	    (c->phase == OOM_CRASH_FORWARD || (c->phase == OOM_CRASH_TRAIN_STEP && (oom_dwarfs_the_rest(c) || oom_told_first(c, OOM_ABOUT_PIXELS)) && !oom_weights_too_large(c, work)) || c->phase == OOM_CRASH_INFERENCE || c->part == OOM_PART_WARMUP || c->phase == OOM_CRASH_EVAL))
 		add(c, a, "", OOM_LEVER_PIXELS);
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c)) {
 		if (is_pointless(c, cause, OOM_LEVER_LONGEST) && oom_own_script(c) && !part)

@@ -18,6 +18,7 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_GATHERED] = {"parameters or gradients gathered from the other ranks", OOM_LEVER_GATHER, 0},
 	[OOM_PART_TRACE] = {"a trace for export: the model runs once with its dummy inputs, beside all its weights", 0, 0},
 	[OOM_PART_SAMPLER] = {"the sampler's model itself, not the decoder of its result", 0, 0},
+	[OOM_PART_NODE] = {"a node's own model, not the decoder of latents", 0, 0},
 	[OOM_PART_RESTORED] = {"states read from a checkpoint, beside those that the run holds already", 0, 0},
 	[OOM_PART_WARMUP] = {"the server's trial of its largest batch, before it makes its cache", 0, OOM_LEVER_REQUESTS},
 	/* an engine that shares the card with what asked */
@@ -104,6 +105,15 @@ static bool decodes(const char *begin, const char *at, const char *end)
 	return any(at - begin > 4000 ? at - 4000 : begin, end - at > 4000 ? at + 4000 : end, marks);
 }
 
+/* "Error occurred when executing GroundingDinoSAMSegment": neither a sampler nor what turns latents into pictures or back. */
+static bool is_other_node(const char *begin, const char *at)
+{
+	static const char *const marks[] = {"VAE", "Vae", "Decode", "Encode", "Sampler", NULL};
+	const char *const node = oom_text_last(at - begin > 1500 ? at - 1500 : begin, at, "occurred when executing ");
+
+	return node && !any(node, oom_line_end(node, at), marks);
+}
+
 /* "self.images.to(device)", "batch.cuda()": what moves is named as what models are given. */
 static bool moves_input(const char *begin, const char *end)
 {
@@ -164,17 +174,18 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	static const char *const language[] = {"vocab", "log_prob", "logprob", "ForCausalLM", "lm_head", "llama", "Llama", "gpt", "GPT",
 					       "Qwen", "qwen", "megatron", "trl", "unsloth", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", NULL},
 				 /* as a rule, but for the models of sound and sight that they hold as well */
-				 *const mostly[] = {"transformers", "trainer.py", NULL};
+				 *const mostly[] = {"transformers", NULL}, *const perhaps[] = {"trainer.py", NULL};
 	/* of models that see, not of those that draw */
 	static const char *const pixels[] = {"max_pixels", "_vl/", "_vl.py", "vision_tower", "pixel_values", "grid_thw", "limit_mm_per_prompt", "limit-mm-per-prompt",
-					     "multi-modal", "multimodal", "vision_model", NULL};
+					     "multi-modal", "multimodal", "vision_model", "MAX_PIXELS", "vl-7b", "VL-7B", "VL-3B", "VL-32B", "VL-72B", "VL-2B", NULL};
 	const char *const line = oom_line_begin(begin, at);
 	const bool layered = oom_runtime_is(c, OOM_RUNTIME_LAYERED);
 	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
 	struct oom_span s;
 
 	c->part = OOM_PART_UNKNOWN;
-	c->language = any(begin, end, language) || (any(begin, end, mostly) && c->task != OOM_TASK_AUDIO && c->task != OOM_TASK_IMAGES && c->task != OOM_TASK_VIDEO);
+	c->language = any(begin, end, language) || (c->task == OOM_TASK_UNKNOWN && any(begin, end, perhaps)) ||
+		      (any(begin, end, mostly) && c->task != OOM_TASK_AUDIO && c->task != OOM_TASK_IMAGES && c->task != OOM_TASK_VIDEO);
 	c->sees = any(begin, end, pixels);
 	if (oom_text_find(line, oom_line_end(at, end), "warmup model") || oom_text_find(line, oom_line_end(at, end), "determine_num_available_blocks") ||
 	    oom_text_find(line, oom_line_end(at, end), "determine_available_memory")) {
@@ -204,6 +215,8 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 			c->part = OOM_PART_SAMPLER;
 		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INFERENCE && decodes(begin, line, end))
 			c->part = OOM_PART_IMAGE;
+		if (c->part == OOM_PART_UNKNOWN && is_other_node(begin, line))
+			c->part = OOM_PART_NODE;
 	} else if (oom_runtime_is(c, OOM_RUNTIME_GRAPH) && c->traceback && oom_text_find(begin, line, "batch_outputs, concat")) {
 		/* Keras joins what predict() gives */
 		c->part = OOM_PART_JOINED;

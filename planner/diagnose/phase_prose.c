@@ -28,6 +28,7 @@ static const struct {
 	{"boot", OOM_CRASH_INIT},
 	{"merg", OOM_CRASH_LOAD},
 	{"tuning", OOM_CRASH_TRAIN_STEP},
+	{"tunning", OOM_CRASH_TRAIN_STEP},
 	{"fine-tun", OOM_CRASH_TRAIN_STEP},
 	{"finetun", OOM_CRASH_TRAIN_STEP},
 	{"pretrain", OOM_CRASH_TRAIN_STEP},
@@ -119,6 +120,17 @@ static enum oom_crash_phase of_started(const char *p, const char *end, const cha
 	return OOM_CRASH_INIT;
 }
 
+/* Words that say nothing of it: "when i try to run the fine tuning". */
+static bool is_small(const char *p, const char *stop)
+{
+	static const char *const words[] = {"i", "I", "it", "we", "you", "the", "a", "my", "to", "try", "trying", "run", "running", "do", "doing"};
+
+	for (size_t i = 0; i < COUNT(words); i++)
+		if ((size_t)(stop - p) == strlen(words[i]) && !memcmp(p, words[i], (size_t)(stop - p)))
+			return true;
+	return false;
+}
+
 /* The first of so many words that speaks; *from and *to: that one. */
 static enum oom_crash_phase of_phrase(const char *p, const char *end, int most, const char **from, const char **to)
 {
@@ -138,6 +150,8 @@ static enum oom_crash_phase of_phrase(const char *p, const char *end, int most, 
 		phase = of_word(p, stop);
 		if (of_else(phase, stop, end))
 			phase = OOM_CRASH_UNKNOWN;
+		if (is_small(p, stop))
+			most++;
 		if (phase != OOM_CRASH_UNKNOWN && !over) {
 			*from = p;
 			*to = stop;
@@ -228,7 +242,19 @@ static enum oom_crash_phase of_subject(const char *line, const char *stop, const
 	return OOM_CRASH_UNKNOWN;
 }
 
-/* The earliest connective of a line whose words speak. */
+/* Of a sentence that names both, training is what went on, its evaluation or its saving what failed: "3 GB when training, then
+ * 5 when it starts the validation"; otherwise what is said first. */
+static bool says_more(enum oom_crash_phase phase, const char *p, enum oom_crash_phase best, const char *first)
+{
+	const bool part = phase == OOM_CRASH_EVAL || phase == OOM_CRASH_SAVE,
+		   held = best == OOM_CRASH_EVAL || best == OOM_CRASH_SAVE;
+
+	if (best == OOM_CRASH_TRAIN_STEP && part)
+		return true;
+	return !(phase == OOM_CRASH_TRAIN_STEP && held) && p < first;
+}
+
+/* The connective of a line whose words speak, and say most. */
 static enum oom_crash_phase behind(const struct connective *words, size_t n, const char *line, const char *stop,
 				   const char **from, const char **to)
 {
@@ -236,12 +262,12 @@ static enum oom_crash_phase behind(const struct connective *words, size_t n, con
 	const char *first = stop;
 
 	for (size_t i = 0; i < n; i++)
-		for (const char *p = line; (p = oom_text_find(p, stop, words[i].word)) && p < first; p++) {
+		for (const char *p = line; (p = oom_text_find(p, stop, words[i].word)); p++) {
 			const char *a, *b;
 			const enum oom_crash_phase phase =
 			    of_phrase(p + strlen(words[i].word), stop, words[i].most, &a, &b);
 
-			if (phase == OOM_CRASH_UNKNOWN || praises(clause_of(line, p), p))
+			if (phase == OOM_CRASH_UNKNOWN || !says_more(phase, p, best, first) || praises(clause_of(line, p), p))
 				continue;
 			best = phase;
 			first = p;
@@ -287,8 +313,18 @@ static bool by_sentence(struct oom_crash *c, const char *line, const char *stop,
 	return oom_phase_settle(c, phase, confidence, why);
 }
 
+/* Behind a message that a title quotes: "\"CUDA out of memory. Tried to allocate 1.48 GiB\" when trying to validate". */
+static const char *behind_quoted(const char *line, const char *stop)
+{
+	const char *const quoted = oom_text_find(line, stop, "Tried to allocate"), *const end = quoted ? oom_text_find(quoted, stop, "\" ") : NULL;
+
+	return end ? end + 1 : line;
+}
+
 static bool by_line(struct oom_crash *c, const char *line, const char *stop, bool title)
 {
+	if (title)
+		line = behind_quoted(line, stop);
 	return is_prose(line, stop) && (complains(line, stop) || title) && by_sentence(c, line, stop, 0.6);
 }
 

@@ -23,6 +23,7 @@ static const struct oom_runtime runtimes[] = {
 	{"onnxruntime", OOM_RUNTIME_SILENT, 0, 0, {"", "ONNX Runtime", OOM_ACTIVITY_INFERS, "onnxruntime", {NULL}, NULL, {NULL}}},
 	{"openvino", 0, 0, 0, {"", "OpenVINO", OOM_ACTIVITY_INFERS, "runtime", {NULL}, NULL, {NULL}}},
 	{"directml", 0, 0, 0, {"", "DirectML", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
+	{"vulkan", 0, 0, 0, {"", "the Vulkan program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"opencl", 0, 0, 0, {"", "the OpenCL program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"tensorrt", 0, 0, 0, {"", "TensorRT", OOM_ACTIVITY_INFERS, "tensorrt", {NULL}, NULL, {NULL}}},
 	{"tensorrt-llm", 0, 0, 0, {"tensorrt-llm", "TensorRT-LLM", OOM_ACTIVITY_SERVES, "trtllm", {NULL}, NULL, {NULL}}},

@@ -51,6 +51,7 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n)
 				 *const sides[] = {"=img", "imgsize", "imagesize", "inputsize", "cropsize", "patchsize", "imgsz", "trainsize", "loadsize", "finesize",
 						   "resolution", "imageresolution", "roisize", "=height", "=width", "videosize", "targetsize", "maxside",
 						   "imgres", "imageres", NULL},
+				 *const pixels[] = {"maxpixels", NULL},
 				 *const counts[] = {"numenvs", "nenvs", "numenvironments", "nenvironments", "numframes", "nframes", "maxframes", "videolength",
 						    "numpoints", "npoints", "=npoint", "=nrand", "numrays", "raysperbatch", "=chunk", "netchunk", "numproposals",
 						    "numqueries", "numneighbors", "numneighbours", "numparticles", "numagents", "maxduration", "=frames", NULL};
@@ -63,6 +64,8 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n)
 							 OOM_ABOUT_BATCH;
 	if (ends_in_one(letters, k, lengths))
 		return holds_one(letters, made) ? OOM_ABOUT_ELSE : OOM_ABOUT_LENGTH;
+	if (ends_in_one(letters, k, pixels))
+		return OOM_ABOUT_PIXELS;
 	if (ends_in_one(letters, k, counts))
 		return OOM_ABOUT_COUNT;
 	return ends_in_one(letters, k, sides) ? OOM_ABOUT_SIDE : OOM_ABOUT_ELSE;

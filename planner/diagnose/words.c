@@ -83,6 +83,7 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("Failed to allocate pinned memory", "ggml", "ggml-pinned", 1),
 	SAYS("ErrorOutOfDeviceMemory", "ggml", "ggml-vulkan", 2, .unless = {"pinned memory", -120}),
 	SAYS("ErrorOutOfHostMemory", "ggml", "ggml-vulkan", 2),
+	SAYS("VK_ERROR_OUT_OF_DEVICE_MEMORY", "vulkan", "vulkan", 2),
 	SAYS("ggml_aligned_malloc: insufficient memory", "ggml", "ggml-cpu", 3),
 	SAYS("buffer_type_alloc_buffer: failed to allocate buffer", "ggml", "ggml-buffer", 3),
 	SAYS("buffer_type_alloc_buffer: error: failed to allocate buffer", "ggml", "ggml-buffer", 3),
@@ -277,6 +278,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("(SIGKILL)", "host", "elastic-exitcode", 2),
 	SAYS("SIGKILL", "host", "elastic-exitcode", 1, .not_after = by_launcher_or_ray),
 	SAYS("sigkill_handler] Killing", "host", "launcher-killing", 1),
+	/* an IDE's own, of a program that it started on this machine */
+	SAYS("interrupted by signal 9", "host", "elastic-exitcode", 3),
 	SAYS("code 137", "host", "exit-137", 2),
 	SAYS("atus 137", "host", "exit-137", 2),
 	SAYS("Exited (137)", "host", "exit-137", 2),

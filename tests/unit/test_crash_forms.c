@@ -146,6 +146,22 @@ static const struct {
 	{"Mask_RCNN", TRACE AT("/m/mrcnn/model.py", "train", "self.keras_model.fit_generator(")
 	 "ResourceExhaustedError: OOM when allocating tensor with shape[2,256,512,512] and type float on device:GPU:0 by allocator GPU_0_bfc\n", 1, "IMAGES_PER_GPU lower", "fit()", NULL,
 	 OOM_CRASH_TRAIN_STEP, "its options stand in a class of the run"},
+	{"traiNNer#50", "# \"CUDA out of memory. Tried to allocate 1.50 GiB\" when trying to validate\n  model: srragan, 512x512 images\n  batch_size: 8\nRuntimeError: " CARD, 1, "validation images one at a time", "batch_size 8 -> 4",
+	 NULL, OOM_CRASH_EVAL, "a title that quotes the message goes on behind it"},
+	{"FFDNet_pytorch#4", "While in the training session it took only 1GB, but when it tries to validate the error rises\nRuntimeError: " CARD, 1, "a smaller evaluation batch",
+	 "gradient accumulation", NULL, OOM_CRASH_EVAL, "training went on, its validation failed"},
+	{"mlc-ai/mlc-llm#974", "vulkan_buffer.cc:61: InternalError: Check failed: (__e == VK_SUCCESS) is false: Vulkan Error, code=-2: VK_ERROR_OUT_OF_DEVICE_MEMORY\n", 3,
+	 "if it was not training", NULL, NULL, OOM_CRASH_UNKNOWN, "Vulkan without ggml"},
+	{"ms-swift#2753", "MAX_PIXELS=602112 swift sft --model_type qwen2-vl-7b-instruct --sft_type lora --num_train_epochs 3\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
+	 "34.83 GiB. GPU 0 has a total capacity of 44.55 GiB of which 22.25 GiB is free.\n", 1, "MAX_PIXELS 602112 -> 301056", NULL, NULL, OOM_CRASH_TRAIN_STEP, "the run's own limit of its images"},
+	{"comfyui_segment_anything#37", "Error occurred when executing GroundingDinoSAMSegment (segment anything):\n\nAllocation on device 0 would exceed allowed memory. (out of memory)\n"
+	 "Currently allocated : 10.88 GiB\nRequested : 768.00 MiB\nDevice limit : 11.73 GiB\nFree (according to CUDA): 18.25 MiB\n", 1, "--lowvram", "VAE Decode", "a node's own model",
+	 OOM_CRASH_INFERENCE, "a node that decodes nothing"},
+	{"sd-scripts#648", "pretrained_model_name_or_path = \"stable-diffusion-xl\"\nnetwork_module = \"networks.lora\"\n    return t.to(device, dtype if t.is_floating_point() or t.is_complex() "
+	 "else None, non_blocking)\ntorch.cuda.OutOfMemoryError: " CARD, 1, "--lowram", "one batch or piece of the data", "by weights", OOM_CRASH_TO_DEVICE, "a module moves its weights"},
+	{"CogDL#370", "# with 6M nodes, 8M edges\n" TRACE AT("emb.py", "<module>", "outputs = generator(edge_index, x=x)") AT("/v/cogdl/trainer/trainer.py", "run", "self.train(model_w)")
+	 "RuntimeError: " CARD, 1, "a part of the graph at a time", NULL, NULL, OOM_CRASH_TRAIN_STEP, "a trainer.py of graphs has no vocabulary"},
+	{"selfmask#11", "Process finished with exit code 137 (interrupted by signal 9:SIGKILL)\n", 1, "give the process more host memory", "docker", NULL, OOM_CRASH_UNKNOWN, "an IDE's own words"},
 };
 
 static bool holds(const char *const *texts, size_t n, const char *word)
