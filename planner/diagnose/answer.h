@@ -145,6 +145,8 @@ enum oom_crash_part oom_part_near(const char *from, const char *to, bool layered
 enum oom_crash_part oom_part_deep(const char *from, const char *to);
 /* evidence.c; set: levers that the run has already */
 void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a);
+/* fixes_open.c: of a size that no batch grows to by itself */
+bool oom_one_is_large(const struct oom_crash *c);
 /* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
 /* One more lever, in the words of what ran and with the run's own numbers, behind a condition ("" for none). */

@@ -97,7 +97,7 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	  L(TILE) = "",
 	  L(LOAD) = "an fp16 or int8 model; cudnn_conv_use_max_workspace=0"}},
 	{"tensorrt", "torch", "TensorRT developer guide", "",
-	 {L(COMPILE) = "a smaller workspace pool limit or builder batch",
+	 {L(COMPILE) = "max_batch_size lower, or the largest shape of the profile; a limit of the workspace (setMemoryPoolLimit, trtexec --memPoolSize=workspace:...): tactics that need more are left out",
 	  L(REQUESTS) = "a smaller profile (max shapes)",
 	  L(CONTEXT) = "a smaller profile (max shapes)",
 	  L(QUANT) = "an FP16 or INT8 engine",

@@ -148,6 +148,17 @@ struct asked {
 	bool of_memory;                 /* there was not enough of it, or nobody knows */
 };
 
+/* Images went through the model, or in a training are so large that one request is, or have a limit that the run was told. */
+static bool sees_at_work(const struct oom_crash *c, enum oom_crash_work work)
+{
+	const bool large = oom_dwarfs_the_rest(c) || oom_told_first(c, OOM_ABOUT_PIXELS);
+
+	if (work == OOM_WORK_LOADING || work == OOM_WORK_SAVING || work == OOM_WORK_UNKNOWN || oom_lever_own(c, OOM_LEVER_TILE))
+		return false;
+	return c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_INFERENCE || c->phase == OOM_CRASH_EVAL || c->part == OOM_PART_WARMUP ||
+	       (c->phase == OOM_CRASH_TRAIN_STEP && large && !oom_weights_too_large(c, work));
+}
+
 /* What the text's own numbers and parts ask for, before what helps everybody.  Returns what the run has already. */
 static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 {
@@ -177,9 +188,12 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 		told_already |= OOM_SET(part);
 	else if (of_memory && work != OOM_WORK_UNKNOWN && part)
 		add(c, a, "", instead(c, cause, part));
-	if (of_memory && c->sees && work != OOM_WORK_LOADING && work != OOM_WORK_SAVING && work != OOM_WORK_UNKNOWN && !oom_lever_own(c, OOM_LEVER_TILE) &&
-	    (c->phase == OOM_CRASH_FORWARD || (c->phase == OOM_CRASH_TRAIN_STEP && (oom_dwarfs_the_rest(c) || oom_told_first(c, OOM_ABOUT_PIXELS)) && !oom_weights_too_large(c, work)) || c->phase == OOM_CRASH_INFERENCE || c->part == OOM_PART_WARMUP || c->phase == OOM_CRASH_EVAL))
+	if (of_memory && c->sees && sees_at_work(c, work))
 		add(c, a, "", OOM_LEVER_PIXELS);
+	/* nothing shows what asked: an input far longer or larger than the others */
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && !part && c->part == OOM_PART_UNKNOWN && oom_one_is_large(c) && !shares(c) && !c->language &&
+	    !c->traceback && !oom_alone_too_large(c))
+		add(c, a, "", OOM_LEVER_CONTEXT);
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c)) {
 		if (is_pointless(c, cause, OOM_LEVER_LONGEST) && oom_own_script(c) && !part)
 			oom_fix_add(a, "", "look at that one request first: a sample far larger than the others, or a matrix of all against all");

@@ -21,7 +21,7 @@ static void of_part(const struct oom_crash *c, struct oom_crash_answer *a)
 }
 
 /* One request of a size that no batch grows to by itself: larger than all the rest, or a quarter of the card. */
-static bool one_is_large(const struct oom_crash *c)
+bool oom_one_is_large(const struct oom_crash *c)
 {
 	return oom_alone_too_large(c) || oom_dwarfs_the_rest(c) ||
 	       (c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30 &&
@@ -64,7 +64,7 @@ static void of_training(const struct oom_crash *c, struct oom_crash_answer *a)
 
 void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
-	const bool large = (cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_BUFFER_LIMIT) && one_is_large(c);
+	const bool large = (cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_BUFFER_LIMIT) && oom_one_is_large(c);
 	const bool of_part_alone = oom_part_of(c)->trains || oom_part_of(c)->runs;
 
 	if (c->sees)

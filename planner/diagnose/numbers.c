@@ -61,6 +61,9 @@ bool oom_number_at(const char *p, const char *end, bool bare, uint64_t *bytes, c
 
 	while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
 		p++;
+	/* who quotes it may set it in bold */
+	if (end - p > 2 && p[0] == '*' && p[1] == '*')
+		p += 2;
 	n = digits_at(p, end, digits, sizeof(digits));
 	if (!n)
 		return false;
@@ -115,6 +118,7 @@ const char *oom_number_follows(struct oom_crash *c, enum oom_crash_number k, con
 	p += strlen(word);
 	if (!oom_number_at(p, end, bare, &v, &after))
 		return NULL;
+	p = oom_text_find(p, after, "**") ? oom_text_find(p, after, "**") + 2 : p;
 	oom_number_put(c, k, v, p, after);
 	return after;
 }

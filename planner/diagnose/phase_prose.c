@@ -38,6 +38,7 @@ static const struct {
 	{"indexing", OOM_CRASH_INFERENCE},
 	{"encoding", OOM_CRASH_INFERENCE},
 	{"rerank", OOM_CRASH_INFERENCE},
+	{"synthes", OOM_CRASH_INFERENCE},
 	{"preprocess", OOM_CRASH_DATA},
 	/* things, not what is done with them */
 	{"dataset", OOM_CRASH_UNKNOWN},

@@ -162,6 +162,13 @@ static const struct {
 	{"CogDL#370", "# with 6M nodes, 8M edges\n" TRACE AT("emb.py", "<module>", "outputs = generator(edge_index, x=x)") AT("/v/cogdl/trainer/trainer.py", "run", "self.train(model_w)")
 	 "RuntimeError: " CARD, 1, "a part of the graph at a time", NULL, NULL, OOM_CRASH_TRAIN_STEP, "a trainer.py of graphs has no vocabulary"},
 	{"selfmask#11", "Process finished with exit code 137 (interrupted by signal 9:SIGKILL)\n", 1, "give the process more host memory", "docker", NULL, OOM_CRASH_UNKNOWN, "an IDE's own words"},
+	{"MP-SENet#37", "# when inferencing with 60secs file\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate **137.36 GiB.** GPU 0 has a total capacity of 47.54 GiB of which "
+	 "44.17 GiB is free.\n", 1, "make that one tensor smaller", NULL, NULL, OOM_CRASH_INFERENCE, "a number in bold"},
+	{"espnet#2575", "When I tried to synthesize a second sentence, I ran out of CUDA memory.\nRuntimeError: " CARD, 3, "batch", NULL, NULL, OOM_CRASH_INFERENCE, "who synthesizes infers"},
+	{"RLAfford#5", "python train.py --algo=ppo_pc_pure --rl_device=cuda:0\n" TRACE AT("ppo/ppo.py", "update", "loss.backward()") "RuntimeError: " CARD, 1, "environments", NULL, NULL,
+	 OOM_CRASH_BACKWARD, "a policy learns from environments"},
+	{"StreamDiffusion#161", "stream = accelerate_with_tensorrt(stream, \"engines\", max_batch_size=4)\n[W] skipping tactic 0 due to insufficient memory on requested size of 11580055552 "
+	 "detected for tactic 0x0000000000000000.\n", 1, "max_batch_size 4 -> 2", NULL, NULL, OOM_CRASH_COMPILE, "the build's own batch"},
 };
 
 static bool holds(const char *const *texts, size_t n, const char *word)
