@@ -138,6 +138,26 @@ static enum oom_status check_sizes(struct oom_model *m)
 	return OOM_OK;
 }
 
+/* Layers beyond the config's, which --num-layers asks for: they go on in the pattern of those there are, else as the last
+ * one does. */
+static void continue_kinds(struct oom_arch *a)
+{
+	const uint64_t n = a->n_layers;
+	uint64_t period = 1, i;
+
+	for (i = n; i < OOM_MAX_LAYERS; i++)
+		if (a->kind[i])                 /* another stack's */
+			return;
+	for (; period < n; period++) {
+		for (i = period; i < n && a->kind[i] == a->kind[i - period];)
+			i++;
+		if (i == n)
+			break;
+	}
+	for (i = n; n && i < OOM_MAX_LAYERS; i++)
+		a->kind[i] = a->kind[period < n ? i - period : n - 1];
+}
+
 /* The keys as the family reads them. */
 static enum oom_status parse(struct oom_model *m)
 {
@@ -155,6 +175,8 @@ static enum oom_status parse(struct oom_model *m)
 	st = m->arch.rd.status;
 	if (!st)
 		st = check_sizes(m);
+	if (!st)
+		continue_kinds(&m->arch);
 	if (st)
 		oom_read_explain(&m->arch.rd, true, &m->arch.rd.err);
 	return st;

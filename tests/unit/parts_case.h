@@ -2,7 +2,8 @@
  *
  * A row is a config and every module that owns parameters, each with a formula over the config's sizes.  The names and
  * shapes are those that named_parameters() of transformers 5.12.1 gives for a model of this config, built on the meta
- * device (PyTorch 2.14); the formulas restate the shapes in the config's words, and no number comes from oomplan.
+ * device (PyTorch 2.14; tests/tools/measured/model_parts.py prints them); the formulas restate the shapes in the config's
+ * words, and no number comes from oomplan.
  *
  * Of each row it is tested that the parts add up to the model; that training a part by its name alone trains exactly
  * its elements and leaves gradients of four bytes for each in fp32; and that freezing it leaves exactly the rest. */

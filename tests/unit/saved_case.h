@@ -3,7 +3,7 @@
  * A row is a config, a plan, and every tensor that the middle one of three layers held when the forward pass of two
  * sequences of 56 tokens was through: the operation that made it, how many elements it has as a formula over the
  * config's sizes, and the bytes of each.  The lists are those of transformers 5.12.1 and PyTorch 2.14 with storages
- * counted as CUDA makes them (tests/tools/measured/harness.py says how); the formulas restate the measured shapes.
+ * counted as CUDA makes them (tests/tools/measured/model_parts.py prints them); the formulas restate the measured shapes.
  *
  * A fourth layer must add exactly these tensors, each in blocks of 512 bytes, to what three leave.  Left out are types whose
  * fourth layer is of another kind than the second, and scalars, which torch.tensor() makes on the host. */

@@ -380,17 +380,6 @@ static const struct saved_layer layers[] = {
 	  {"post_attention_layernorm to_copy", N * H, 2}, {"post_attention_layernorm mul", N * H, 2},
 	  {"gate_proj mm", N * F, 2}, {"act_fn silu", N * F, 2}, {"up_proj mm", N * F, 2}, {"mlp mul", N * F, 2},
 	  {"post_norm2 to_copy", N * H, 4}, {"post_norm2 rsqrt", N, 4}, {"post_norm2 to_copy", N * H, 2}}},
-	{"cwm", HEADED UNTIED, OOM_TASK_CAUSAL_LM, "precision=bf16;attn=sdpa",
-	 {{"input_layernorm to_copy", N * H, 4}, {"input_layernorm rsqrt", N, 4},
-	  {"input_layernorm to_copy", N * H, 2}, {"input_layernorm mul", N * H, 2}, {"v_proj mm", N * KVH, 2},
-	  {"self_attn add", N * A * HEAD, 2}, {"self_attn add", N * KV * HEAD, 2},
-	  {"self_attn scaled_dot_product_flash_attention", N * A * HEAD, 2},
-	  {"self_attn scaled_dot_product_flash_attention", N * A, 4},
-	  {"self_attn scaled_dot_product_flash_attention", B, 8},
-	  {"self_attn scaled_dot_product_flash_attention", 1, 8}, {"post_attention_layernorm to_copy", N * H, 4},
-	  {"post_attention_layernorm rsqrt", N, 4}, {"post_attention_layernorm to_copy", N * H, 2},
-	  {"post_attention_layernorm mul", N * H, 2}, {"gate_proj mm", N * F, 2}, {"act_fn silu", N * F, 2},
-	  {"up_proj mm", N * F, 2}, {"mlp mul", N * F, 2}}},
 };
 
 SAVED_TEST(layers)
