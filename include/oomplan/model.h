@@ -154,8 +154,8 @@ struct oom_eval {
 	bool context_measured;
 	/* Not part of overall_peak.  On a card, the workspaces are part of max_memory_allocated and of
 	 * max_memory_reserved, because PyTorch takes them from its caching allocator; they are 0 here if
-	 * the engine's own rows contain them.  nccl_bytes has, where allocators were replayed, what is cached on an
-	 * average rank beyond a node's first, which reserved_bytes is of (FSDP1 over a quantised base). */
+	 * the engine's own rows contain them.  nccl_bytes has, where allocators were replayed on a card, what is cached
+	 * on an average rank beyond a node's first, which reserved_bytes is of (FSDP1 over a quantised base). */
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;
 	uint64_t allocated_bytes;       /* max_memory_allocated on a card: overall_peak plus workspaces */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */

@@ -174,7 +174,8 @@ static enum oom_status replay_here(struct oom_evaluator *ev, const struct oom_mo
 }
 
 /* What the ranks after a node's first have in their caches beyond it, on average over the node: kept for NCCL's stream
- * while the model was sent to them, and given back where the card is full. */
+ * while the model was sent to them, and given back where the card is full.  Of no card nobody knows how much stays, and
+ * nothing is counted: what a run needs has none of it. */
 static uint64_t kept_for_nccl(const struct oom_evaluator *ev, const struct oom_plan *plan,
 			      const struct oom_replay_result *r, const struct oom_eval *e)
 {
@@ -182,7 +183,7 @@ static uint64_t kept_for_nccl(const struct oom_evaluator *ev, const struct oom_p
 		       more = r && r->later > r->reserved ? (r->later - r->reserved) / ranks * (ranks - 1) : 0,
 		       left = ev->budget > e->used_bytes ? ev->budget - e->used_bytes : 0;
 
-	return ev->budget && more > left ? left : more;
+	return more > left ? left : more;
 }
 
 /* Reserved bytes, by replay where it is asked for and can be, and what lies outside of them.  s: of the

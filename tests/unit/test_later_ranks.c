@@ -58,11 +58,12 @@ static struct oom_eval replayed(const char *json, const struct oom_plan *p, uint
 	struct oom_model *m = NULL;
 	struct oom_error err;
 	struct oom_eval e;
+	bool any;
 
 	assert_int_equal(oom_keys_parse(&keys, json, strlen(json), "config.json", &err), OOM_OK);
 	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
 	if (budget)
-		assert_int_equal(oom_judge(ev, m, p, budget, OOM_EVAL_REPLAY, &e, fits, &err), OOM_OK);
+		assert_int_equal(oom_judge(ev, m, p, budget, OOM_EVAL_REPLAY, &e, fits ? fits : &any, &err), OOM_OK);
 	else if (oom_evaluate(ev, m, p, OOM_EVAL_REPLAY, &e, &err))
 		fail_msg("%s", err.text);
 	assert_true(e.reserved_replayed);
@@ -72,6 +73,8 @@ static struct oom_eval replayed(const char *json, const struct oom_plan *p, uint
 	return e;
 }
 
+/* An A100's, as the driver reports it. */
+#define CARD ((uint64_t)81051 << 20)
 /* NCCL alone, without what it keeps from being used again. */
 #define CHANNELS ((uint64_t)1485 << 20)
 
@@ -97,7 +100,7 @@ static void means_over_gpus(void **state)
 			p.base_weights = OOM_BASE_GPTQ;
 			p.precision = OOM_FP16_AMP;
 		}
-		gib = (double)replayed(cases[i].config, &p, 0, NULL).used_bytes / GIB;
+		gib = (double)replayed(cases[i].config, &p, CARD, NULL).used_bytes / GIB;
 		if (fabs(gib / cases[i].gib - 1) > 0.05)
 			fail_msg("case %zu: %.2f, measured %.2f GiB", i, gib, cases[i].gib);
 	}
@@ -110,30 +113,30 @@ static void who_does_not_get_ahead(void **state)
 	struct oom_plan p = adapters(2, 4);
 
 	(void)state;
-	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
+	assert_int_equal(replayed(MISTRAL(4), &p, CARD, NULL).nccl_bytes, CHANNELS);
 	p = four_bit(2, 4);
-	assert_true(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes > CHANNELS);
+	assert_true(replayed(MISTRAL(4), &p, CARD, NULL).nccl_bytes > CHANNELS);
 	p.nodes = 2;
-	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
+	assert_int_equal(replayed(MISTRAL(4), &p, CARD, NULL).nccl_bytes, CHANNELS);
 	p.nodes = 1;
 	p.offload_params = p.offload_optimizer = OOM_OFFLOAD_CPU;
-	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
+	assert_int_equal(replayed(MISTRAL(4), &p, CARD, NULL).nccl_bytes, CHANNELS);
 	/* transformers 4.44 loads everywhere, as fms-acceleration made 4.45 do until its fc78b55 */
 	p = four_bit(2, 4);
 	p.transformers = OOM_VERSION(4, 44);
-	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
+	assert_int_equal(replayed(MISTRAL(4), &p, CARD, NULL).nccl_bytes, CHANNELS);
 	p.transformers = OOM_VERSION(4, 45);
 	p.quantised_load = OOM_QLOAD_HOST;
-	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
+	assert_int_equal(replayed(MISTRAL(4), &p, CARD, NULL).nccl_bytes, CHANNELS);
 	/* and where all of it is on every card there is nothing to wait for; who names no version has one from before */
 	p.quantised_load = OOM_QLOAD_AUTO;
 	p.transformers = 0;
-	assert_true(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes > CHANNELS);
+	assert_true(replayed(MISTRAL(4), &p, CARD, NULL).nccl_bytes > CHANNELS);
 	p.transformers = OOM_VERSION(5, 0);
-	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
+	assert_int_equal(replayed(MISTRAL(4), &p, CARD, NULL).nccl_bytes, CHANNELS);
 	p = four_bit(2, 4);
 	p.engine = OOM_ENGINE_FSDP2;
-	assert_int_equal(replayed(MISTRAL(4), &p, 0, NULL).nccl_bytes, CHANNELS);
+	assert_int_equal(replayed(MISTRAL(4), &p, CARD, NULL).nccl_bytes, CHANNELS);
 }
 
 /* A card that has room for the first rank has room for the others, whose cache is given back. */
@@ -141,11 +144,13 @@ static void what_is_cached_is_given_back(void **state)
 {
 	struct oom_plan p = four_bit(4, 4);
 	const struct oom_eval free = replayed(LLAMA_3, &p, 0, NULL);
-	const uint64_t first = free.used_bytes - (free.nccl_bytes - CHANNELS);
+	const uint64_t first = free.used_bytes;
 	struct oom_eval e;
 	bool fits = false;
 
 	(void)state;
+	/* of no card nothing is known */
+	assert_int_equal(free.nccl_bytes, CHANNELS);
 	p.margin = 0;
 	e = replayed(LLAMA_3, &p, first, &fits);
 	assert_true(fits);
