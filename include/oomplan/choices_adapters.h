@@ -36,7 +36,8 @@ extern "C" {
 
 /* What PEFT trains beside the frozen model (its peft_type). */
 #define OOM_ADAPTERS(X) \
-	X(OOM_ADAPTER_LORA, "lora", "two thin matrices beside a layer", "", \
+	X(OOM_ADAPTER_LORA, "lora", "two thin matrices beside a layer", \
+	  "rslora lora+ loraplus pissa olora loftq eva corda lora-ga", \
 	  "arXiv:2106.09685; peft tuners/lora", OOM_SCIENCE) \
 	X(OOM_ADAPTER_DORA, "dora", "LoRA whose directions and magnitudes are trained apart", "", \
 	  "arXiv:2402.09353; peft tuners/lora/dora.py", OOM_SCIENCE) \

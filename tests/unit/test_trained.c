@@ -50,6 +50,13 @@ static const struct row {
 	{"lora-r=8 lora-targets=embed_tokens", LORA(8, V, H)},
 	{"lora-r=8 lora-targets=all-linear qlora=true", L *ALL(8)},
 	{"lora-r=8 lora-targets=all-linear base-weights=int8", L *ALL(8)},
+	/* what LoRA begins with and how it is scaled are no other matrices (tuners/lora/config.py init_lora_weights,
+	 * use_rslora; optimizers/loraplus.py) */
+	{"lora-r=8 peft-type=rslora", L * (Q(8) + K(8))},
+	{"lora-r=8 peft-type=lora+", L * (Q(8) + K(8))},
+	{"lora-r=8 peft-type=pissa", L * (Q(8) + K(8))},
+	{"lora-r=8 peft-type=olora", L * (Q(8) + K(8))},
+	{"lora-r=8 peft-type=loftq qlora=true", L * (Q(8) + K(8))},
 
 	/* the whole path is compared: its end, or all of it by a regular expression (tuners_utils.py
 	 * check_target_module_exists) */
