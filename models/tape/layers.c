@@ -15,6 +15,7 @@ struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c)
 	t->selection.outside = t->scope;
 	y = c->fn(t, c->ctx, c->layer, oom_keep(c->x));
 	t->selection.layer = outer;
+	t->scope = t->selection.outside;        /* whatever module it left: the next layer has one of that name, too */
 	t->selection.outside = outside;
 	return y.kept ? oom_share(t, y) : y;
 }
