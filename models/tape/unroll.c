@@ -15,182 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run: units [unit0, unit1) stand for reps copies; those before them are the first, those behind the last. */
-struct run {
-	uint32_t unit0, unit1, reps;
-	uint32_t param0, param1;        /* of the second layer, in the short tape */
-	int32_t rows;                   /* of the second layer */
-};
-
-enum { NOBODY = -1 };
-
-struct unroll {
-	const struct oom_tape *from;
-	struct oom_tape *to;
-	struct run run[OOM_MAX_RUNS];
-	size_t n_runs;
-	/* for each row of `from`: its unit, whose copies are of which run, where its copies' numbers begin in `copy` */
-	int32_t *unit_of, *run_of, *base;
-	int32_t *pair;                  /* of a neighbour's row: the second layer's own that stands for it */
-	int32_t *copy;                  /* rows of `to` */
-	size_t n_copies;
-	enum oom_status status;
-};
-
-/* ---- what there is ---- */
-
-/* The runs, from the marks of the forward; the backward has marks of its own around the same units. */
-static bool find_runs(struct unroll *w)
-{
-	const struct oom_tape *t = w->from;
-	const struct oom_stream *s = &t->streams[OOM_STREAM_FWD];
-	struct run *open = NULL;
-
-	for (size_t i = 0; i < s->n; i++) {
-		const int32_t ev = s->ev[i];
-
-		if (oom_ev_is_unit(ev)) {
-			if (open && !oom_ev_unit_ends(ev))
-				open->unit1 = (uint32_t)oom_ev_unit(ev) + 1;
-			if (open && open->unit0 == UINT32_MAX)
-				open->unit0 = (uint32_t)oom_ev_unit(ev);
-		} else if (ev < 0 && !((-1 - ev) & 1)) {
-			open = &w->run[w->n_runs++];
-			*open = (struct run){.unit0 = UINT32_MAX, .reps = t->reps[(-1 - ev) / 2]};
-		} else if (ev < 0) {
-			if (!open || open->unit0 == UINT32_MAX)
-				return false;   /* of a model beside the trained one */
-			open = NULL;
-		}
-	}
-	for (size_t k = 0; k < w->n_runs; k++) {
-		w->run[k].param0 = t->units[w->run[k].unit0].param0;
-		w->run[k].param1 = t->units[w->run[k].unit1 - 1].param1;
-	}
-	return !open;
-}
-
-static int32_t run_at(const struct unroll *w, size_t unit)
-{
-	for (size_t k = 0; k < w->n_runs; k++)
-		if (unit >= w->run[k].unit0 && unit < w->run[k].unit1)
-			return (int32_t)k;
-	return NOBODY;
-}
-
-/* Whose every row is. */
-static bool find_owners(struct unroll *w)
-{
-	const struct oom_tape *t = w->from;
-
-	for (size_t i = 0; i < t->n_rows; i++)
-		w->unit_of[i] = w->run_of[i] = w->base[i] = w->pair[i] = NOBODY;
-	for (int k = OOM_STREAM_FWD; k <= OOM_STREAM_BWD; k++) {
-		int32_t unit = NOBODY, run = NOBODY;
-
-		for (size_t i = 0; i < t->streams[k].n; i++) {
-			const int32_t ev = t->streams[k].ev[i];
-
-			if (oom_ev_is_unit(ev)) {
-				unit = oom_ev_unit_ends(ev) ? NOBODY : (int32_t)oom_ev_unit(ev);
-				run = unit < 0 ? NOBODY : run_at(w, (size_t)unit);
-			} else if (ev >= 0 && (ev & 3) == OOM_EV_ALLOC) {
-				w->unit_of[ev >> 2] = unit;
-				w->run_of[ev >> 2] = run;
-				w->base[ev >> 2] = (int32_t)w->n_copies;
-				w->n_copies += run < 0 ? 1 : w->run[run].reps;
-			}
-		}
-	}
-	return w->n_copies < OOM_MAX_ROWS;
-}
-
-/* ---- who stands for a neighbour's row ---- */
-
-/* Rows of `born` that units [unit0, unit1) free in a stream, in that order. */
-struct handed {
-	int32_t *row;
-	size_t n;
-};
-
-static bool within(const struct unroll *w, int32_t row, uint32_t unit0, uint32_t unit1, enum oom_stream_id born)
-{
-	return w->unit_of[row] >= (int32_t)unit0 && w->unit_of[row] < (int32_t)unit1 &&
-	       w->from->rows[row].born == born;
-}
-
-/* Those of units [from0, from1), born in one stream, that units [to0, to1) free in another. */
-static void collect(const struct unroll *w, struct handed *h, enum oom_stream_id stream, enum oom_stream_id born,
-		    uint32_t from0, uint32_t from1, uint32_t to0, uint32_t to1)
-{
-	const struct oom_stream *s = &w->from->streams[stream];
-	bool inside = false;
-
-	h->n = 0;
-	for (size_t i = 0; i < s->n; i++) {
-		const int32_t ev = s->ev[i];
-
-		if (oom_ev_is_unit(ev))
-			inside = !oom_ev_unit_ends(ev) && oom_ev_unit(ev) >= to0 && oom_ev_unit(ev) < to1;
-		else if (inside && ev >= 0 && (ev & 3) == OOM_EV_FREE && within(w, ev >> 2, from0, from1, born))
-			h->row[h->n++] = ev >> 2;
-	}
-}
-
-static bool same_size(const struct oom_row *a, const struct oom_row *b)
-{
-	return a->width == b->width && a->mono == b->mono && a->dt == b->dt && a->stream == b->stream;
-}
-
-/* The neighbour's rows that the second layer frees, and the second layer's that the other neighbour frees. */
-static bool pair_up(struct unroll *w, const struct handed *theirs, const struct handed *ours)
-{
-	if (theirs->n != ours->n)
-		return false;
-	for (size_t i = 0; i < ours->n; i++) {
-		if (!same_size(&w->from->rows[theirs->row[i]], &w->from->rows[ours->row[i]]) ||
-		    (w->pair[theirs->row[i]] >= 0 && w->pair[theirs->row[i]] != ours->row[i]))
-			return false;
-		w->pair[theirs->row[i]] = ours->row[i];
-	}
-	return true;
-}
-
-static bool pair_run(struct unroll *w, const struct run *r, struct handed *theirs, struct handed *ours)
-{
-	const uint32_t u = r->unit0, v = r->unit1, n = v - u;
-
-	if (u < n || v + n > w->from->n_units)
-		return false;
-	for (int k = OOM_STREAM_FWD; k <= OOM_STREAM_BWD; k++) {
-		collect(w, theirs, (enum oom_stream_id)k, OOM_STREAM_FWD, u - n, u, u, v);
-		collect(w, ours, (enum oom_stream_id)k, OOM_STREAM_FWD, u, v, v, v + n);
-		if (!pair_up(w, theirs, ours))
-			return false;
-	}
-	collect(w, theirs, OOM_STREAM_BWD, OOM_STREAM_BWD, v, v + n, u, v);
-	collect(w, ours, OOM_STREAM_BWD, OOM_STREAM_BWD, u, v, u - n, u);
-	return pair_up(w, theirs, ours);
-}
-
-static bool find_pairs(struct unroll *w)
-{
-	const size_t n = w->from->n_rows + 1;
-	struct handed theirs = {.row = malloc(n * sizeof(int32_t))}, ours = {.row = malloc(n * sizeof(int32_t))};
-	bool ok = theirs.row && ours.row;
-
-	if (!ok)
-		w->status = OOM_ERR_MEMORY;
-	for (size_t k = 0; ok && k < w->n_runs; k++)
-		ok = pair_run(w, &w->run[k], &theirs, &ours);
-	free(theirs.row);
-	free(ours.row);
-	return ok;
-}
+#include "unrolling.h"
 
 /* ---- writing ---- */
 
-static void put(struct unroll *w, enum oom_stream_id k, int32_t ev)
+static void put(struct oom_unrolling *w, enum oom_stream_id k, int32_t ev)
 {
 	struct oom_stream *s = &w->to->streams[k];
 
@@ -198,9 +27,9 @@ static void put(struct unroll *w, enum oom_stream_id k, int32_t ev)
 }
 
 /* The row that copy k of a run means by this one; NOBODY: it cannot be told. */
-static int32_t meant(const struct unroll *w, int32_t row, int32_t run, uint32_t k)
+static int32_t meant(const struct oom_unrolling *w, int32_t row, int32_t run, uint32_t k)
 {
-	const struct run *r = &w->run[run];
+	const struct oom_run *r = &w->run[run];
 	const bool before = w->unit_of[row] < (int32_t)r->unit0;
 	const int32_t own = w->pair[row];
 
@@ -215,7 +44,7 @@ static int32_t meant(const struct unroll *w, int32_t row, int32_t run, uint32_t 
 
 /* What an event outside of the copies means by a repeated layer's row: the forward's is the last copy's, what the
  * backward makes the first one's, in whose order it runs last. */
-static int32_t meant_outside(const struct unroll *w, int32_t row)
+static int32_t meant_outside(const struct oom_unrolling *w, int32_t row)
 {
 	const int32_t run = w->run_of[row];
 	const bool back = w->from->rows[row].born == OOM_STREAM_BWD;
@@ -224,7 +53,7 @@ static int32_t meant_outside(const struct unroll *w, int32_t row)
 }
 
 /* One event of a copy (run < 0: of none). */
-static bool event(struct unroll *w, enum oom_stream_id s, int32_t ev, int32_t run, uint32_t k)
+static bool event(struct oom_unrolling *w, enum oom_stream_id s, int32_t ev, int32_t run, uint32_t k)
 {
 	const int32_t row = ev >> 2, kind = ev & 3;
 	int32_t to;
@@ -248,7 +77,7 @@ static bool event(struct unroll *w, enum oom_stream_id s, int32_t ev, int32_t ru
 }
 
 /* Whether an event beside them gives up a row of the layers before (-1) or behind the copies (1); 0: neither. */
-static int side(const struct unroll *w, const struct run *r, const struct oom_stream *s, size_t at)
+static int side(const struct oom_unrolling *w, const struct oom_run *r, const struct oom_stream *s, size_t at)
 {
 	const int32_t ev = at < s->n ? s->ev[at] : -1, unit = ev >= 0 ? w->unit_of[ev >> 2] : NOBODY,
 		      units = (int32_t)(r->unit1 - r->unit0);
@@ -262,7 +91,7 @@ static int side(const struct unroll *w, const struct run *r, const struct oom_st
 
 /* Rows that the copies give up together, copy by copy (casts of weights at the end of a pass), in the order in which
  * the layers beside them do.  Returns where the stream goes on; 0: they cannot be told apart. */
-static size_t give_up_all(struct unroll *w, enum oom_stream_id id, size_t at)
+static size_t give_up_all(struct oom_unrolling *w, enum oom_stream_id id, size_t at)
 {
 	const struct oom_stream *s = &w->from->streams[id];
 	const int32_t run = w->run_of[s->ev[at] >> 2];
@@ -287,12 +116,12 @@ static size_t give_up_all(struct unroll *w, enum oom_stream_id id, size_t at)
 }
 
 /* What number a unit has in the unrolled tape, in copy k of its run. */
-static size_t unit_in(const struct unroll *w, size_t unit, uint32_t k)
+static size_t unit_in(const struct oom_unrolling *w, size_t unit, uint32_t k)
 {
 	size_t n = unit;
 
 	for (size_t i = 0; i < w->n_runs; i++) {
-		const struct run *r = &w->run[i];
+		const struct oom_run *r = &w->run[i];
 		const size_t units = r->unit1 - r->unit0;
 
 		if (unit >= r->unit1)
@@ -304,7 +133,7 @@ static size_t unit_in(const struct unroll *w, size_t unit, uint32_t k)
 }
 
 /* A repeated region, [at, end) of a stream; copies run backwards in the backward pass. */
-static bool region(struct unroll *w, enum oom_stream_id id, size_t at, size_t end, uint32_t reps)
+static bool region(struct oom_unrolling *w, enum oom_stream_id id, size_t at, size_t end, uint32_t reps)
 {
 	const struct oom_stream *s = &w->from->streams[id];
 	int32_t run = NOBODY;
@@ -316,7 +145,7 @@ static bool region(struct unroll *w, enum oom_stream_id id, size_t at, size_t en
 			const int32_t ev = s->ev[j];
 
 			if (oom_ev_is_unit(ev)) {
-				run = run_at(w, oom_ev_unit(ev));
+				run = oom_run_at(w, oom_ev_unit(ev));
 				if (run < 0 || w->run[run].reps != reps)
 					return false;
 				put(w, id, -OOM_UNIT_MARK - (int32_t)(2 * unit_in(w, oom_ev_unit(ev), k)) -
@@ -329,7 +158,7 @@ static bool region(struct unroll *w, enum oom_stream_id id, size_t at, size_t en
 	return true;
 }
 
-static bool stream(struct unroll *w, enum oom_stream_id id)
+static bool stream(struct oom_unrolling *w, enum oom_stream_id id)
 {
 	const struct oom_stream *s = &w->from->streams[id];
 
@@ -368,7 +197,7 @@ static bool stream(struct unroll *w, enum oom_stream_id id)
 
 /* ---- parameters, units, layers ---- */
 
-static bool parameter(struct unroll *w, const struct oom_param *p, int32_t run, uint32_t k)
+static bool parameter(struct oom_unrolling *w, const struct oom_param *p, int32_t run, uint32_t k)
 {
 	struct oom_param *q = &w->to->params[w->to->n_params++];
 
@@ -385,13 +214,13 @@ static bool parameter(struct unroll *w, const struct oom_param *p, int32_t run, 
 	return q->grad >= 0 && (run >= 0 || w->run_of[p->grad] < 0);
 }
 
-static bool parameters(struct unroll *w)
+static bool parameters(struct oom_unrolling *w)
 {
 	const struct oom_tape *t = w->from;
 
 	for (size_t i = 0; i < t->n_params;) {
-		const int32_t run = t->params[i].unit ? run_at(w, t->params[i].unit - 1) : NOBODY;
-		const struct run *r = run < 0 ? NULL : &w->run[run];
+		const int32_t run = t->params[i].unit ? oom_run_at(w, t->params[i].unit - 1) : NOBODY;
+		const struct oom_run *r = run < 0 ? NULL : &w->run[run];
 		const size_t end = r ? r->param1 : i + 1;
 
 		/* those of a run lie together, from its begin on; others that stand for several were never run */
@@ -399,7 +228,7 @@ static bool parameters(struct unroll *w)
 			return false;
 		for (uint32_t k = 0; k < (r ? r->reps : 1); k++)
 			for (size_t j = i; j < end; j++)
-				if ((t->params[j].unit ? run_at(w, t->params[j].unit - 1) : NOBODY) != run ||
+				if ((t->params[j].unit ? oom_run_at(w, t->params[j].unit - 1) : NOBODY) != run ||
 				    !parameter(w, &t->params[j], run, k))
 					return false;
 		i = end;
@@ -408,12 +237,12 @@ static bool parameters(struct unroll *w)
 }
 
 /* Where the parameter's number lies when the copies before it are there. */
-static uint32_t param_in(const struct unroll *w, uint32_t i, size_t unit, uint32_t k)
+static uint32_t param_in(const struct oom_unrolling *w, uint32_t i, size_t unit, uint32_t k)
 {
 	uint32_t n = i;
 
 	for (size_t j = 0; j < w->n_runs; j++) {
-		const struct run *r = &w->run[j];
+		const struct oom_run *r = &w->run[j];
 
 		if (unit >= r->unit1)
 			n += (r->reps - 1) * (r->param1 - r->param0);
@@ -423,7 +252,7 @@ static uint32_t param_in(const struct unroll *w, uint32_t i, size_t unit, uint32
 	return n;
 }
 
-static bool units_and_layers(struct unroll *w)
+static bool units_and_layers(struct oom_unrolling *w)
 {
 	const struct oom_tape *t = w->from;
 
@@ -453,7 +282,7 @@ static bool units_and_layers(struct unroll *w)
 
 /* ---- the whole ---- */
 
-static bool room(struct unroll *w, size_t ev[2], size_t units, size_t params)
+static bool room(struct oom_unrolling *w, size_t ev[2], size_t units, size_t params)
 {
 	const struct oom_tape *t = w->from;
 	struct oom_tape *to = w->to;
@@ -505,7 +334,7 @@ static void head(const struct oom_tape *from, struct oom_tape *to)
 }
 
 /* How much the copies come to. */
-static void measure(const struct unroll *w, size_t ev[2], size_t *units, size_t *params)
+static void measure(const struct oom_unrolling *w, size_t ev[2], size_t *units, size_t *params)
 {
 	const struct oom_tape *t = w->from;
 
@@ -530,7 +359,7 @@ static void measure(const struct unroll *w, size_t ev[2], size_t *units, size_t 
 	}
 }
 
-static bool write_out(struct unroll *w)
+static bool write_out(struct oom_unrolling *w)
 {
 	size_t ev[2], units, params;
 
@@ -549,11 +378,11 @@ static bool write_out(struct unroll *w)
 	return w->to->n_params == params && units_and_layers(w);
 }
 
-static bool unroll(struct unroll *w)
+static bool unroll(struct oom_unrolling *w)
 {
 	bool done = false;
 
-	if (!find_runs(w) || !find_owners(w) || !find_pairs(w))
+	if (!oom_find_runs(w))
 		return false;
 	w->copy = malloc((w->n_copies + 1) * sizeof(*w->copy));
 	if (w->copy)
@@ -568,7 +397,7 @@ static bool unroll(struct unroll *w)
 
 enum oom_status oom_unroll(const struct oom_tape *from, struct oom_tape *to)
 {
-	struct unroll *w = calloc(1, sizeof(*w));
+	struct oom_unrolling *w = calloc(1, sizeof(*w));
 	int32_t *map = malloc((4 * from->n_rows + 1) * sizeof(*map));
 	enum oom_status st = OOM_ERR_MEMORY;
 
