@@ -21,7 +21,7 @@ struct patch_change {
 	const char *key, *was;
 	/* no change of that line: `word` is a whole line, put below it or above it */
 	bool added, above;
-	char word[240];
+	char word[1000];
 	char name[80];          /* of the variable that holds the value, where the key only refers to it */
 };
 
@@ -37,9 +37,15 @@ size_t patch_add(const struct oom_reading *r, const char *knob, const char *valu
 /* The new word of a key that stands in the part's file; false: it does not, or its line is not plain. */
 bool patch_fill_in(const struct oom_reading *r, const struct fw_part *p, const char *key, const char *word,
 		   struct patch_change *out);
-/* Knobs that no key says on its own: together they may be several keys (patch_keys.c).  *lines: how many changes of
- * out[room] that is, 0 where the files' formats do not say it, or not where lines can safely stand; a change without a
- * line is a command's.  A knob that takes no part in it is named in *said as unsaid.  OOM_ERR_MEMORY. */
+/* The line of a text, from 1 on, and its length; NULL: it has not so many. */
+const char *patch_line(const char *text, uint32_t line, size_t *n);
+/* The keys in which the format of one of the files says two plans differently: how many changes of out[room] lead from
+ * one to the other; 0: none does, or not where lines can safely stand; SIZE_MAX: out of host memory.  A change without a
+ * line is a command's. */
+size_t patch_keys(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
+		  struct patch_change *out, size_t room);
+/* Knobs that no key says on its own: together they may be several keys, or an export above a script's command.
+ * *lines: how many changes of out[room] that is.  A knob that takes no part in it is named in *said as unsaid.  OOM_ERR_MEMORY. */
 enum oom_status patch_together(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
 			       const struct oom_option *const *knob, size_t n, struct patch_change *out, size_t room,
 			       size_t *lines, struct oom_emitted *said);

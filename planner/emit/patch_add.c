@@ -42,14 +42,13 @@ static const char *last_name(const char *key)
 	return dot ? dot + 1 : key;
 }
 
-static const char *line_of(const char *text, uint32_t line, size_t *n)
+const char *patch_line(const char *text, uint32_t line, size_t *n)
 {
 	while (text && --line) {
 		text = strchr(text, '\n');
 		text = text ? text + 1 : NULL;
 	}
-	if (text)
-		*n = strcspn(text, "\n");
+	*n = text ? strcspn(text, "\n") : 0;
 	return text;
 }
 
@@ -72,7 +71,7 @@ static bool beside(const struct spelling *sp, const char *text, const struct oom
 	const struct patch_change old = {.key = last_name(s->key), .was = s->value};
 	const char *quote = sp->quotes && patch_is_text(word) ? "\"" : "";
 	size_t n = 0, indent = 0, from, to;
-	const char *line = line_of(text, s->line, &n);
+	const char *line = patch_line(text, s->line, &n);
 	int len;
 
 	while (line && indent < n && (line[indent] == ' ' || line[indent] == '\t'))
@@ -157,7 +156,7 @@ bool patch_fill_in(const struct oom_reading *r, const struct fw_part *p, const c
 		*out = (struct patch_change){.file = s->file, .line = s->line, .key = last_name(s->key), .was = s->value};
 		/* a word takes quotes of its own where the old value had none */
 		snprintf(out->word, sizeof(out->word), json && patch_is_text(word) && strcmp(s->value, "auto") ? "\"%s\"" : "%s", word);
-		line = line_of(text, s->line, &n);
+		line = patch_line(text, s->line, &n);
 		found = line && patch_locate(line, n, out, &from, &to);
 		free(text);
 		if (!found)

@@ -70,16 +70,6 @@ static bool same(const struct doc_node *a, const struct doc_node *b)
 
 /* ---- where lines go ---- */
 
-static const char *line_at(const char *text, uint32_t line, size_t *n)
-{
-	while (text && --line) {
-		text = strchr(text, '\n');
-		text = text ? text + 1 : NULL;
-	}
-	*n = text ? strcspn(text, "\n") : 0;
-	return text;
-}
-
 /* Below a line of a command that goes on, and does not end between an option and its value. */
 static bool goes_on(const char *line, size_t n)
 {
@@ -126,7 +116,7 @@ static const struct oom_setting *anchor_of(const struct oom_reading *r, const st
 		const struct oom_setting *s = &r->settings[i];
 		size_t n = 0;
 		const char *line = s->line && s->kind != OOM_SETTING_DEFAULT && !strcmp(s->file, p->file) ?
-					   line_at(text, s->line, &n) :
+					   patch_line(text, s->line, &n) :
 					   NULL;
 
 		if (!line || !(command ? goes_on(line, n) : whole_entry(line, n)))
@@ -244,9 +234,8 @@ static bool by_part(struct changes *c, const struct emit_target *t, const struct
 	return done;
 }
 
-/* How many changes lead from one plan to the other; SIZE_MAX: out of host memory. */
-static size_t keys_between(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
-			   struct patch_change *out, size_t room)
+size_t patch_keys(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
+		  struct patch_change *out, size_t room)
 {
 	/* what launches says how; only where nothing of it is a file, the trainer's own arguments do */
 	for (int launcher = 1; launcher >= 0; launcher--)
@@ -264,73 +253,4 @@ static size_t keys_between(const struct oom_reading *r, const struct oom_plan *f
 				return SIZE_MAX;
 		}
 	return 0;
-}
-
-static bool differ(const struct patch_change *a, const struct patch_change *b, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(a[i].word, b[i].word))
-			return true;
-	return false;
-}
-
-static void take(struct oom_plan *p, const struct oom_plan *from, const struct oom_option *knob)
-{
-	char value[160];
-
-	oom_plan_set(p, knob, oom_plan_get(from, knob, value, sizeof(value)), NULL);
-}
-
-/* What a key of the files says is that key's: others would stand beside it in vain. */
-static bool is_free(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
-		    const struct oom_option *knob, struct patch_change *other, size_t room, bool *failed)
-{
-	const struct oom_setting *s = oom_reading_key_of(r, knob->name);
-	struct oom_plan one = *from;
-	const char *dot;
-	size_t n;
-
-	if (!s || !s->line || s->kind == OOM_SETTING_DEFAULT)
-		return true;
-	take(&one, to, knob);
-	n = keys_between(r, from, &one, other, room);
-	*failed |= n == SIZE_MAX;
-	dot = strrchr(s->key, '.');
-	for (size_t i = 0; n != SIZE_MAX && i < n; i++)
-		if (!other[i].added && other[i].line == s->line && !strcmp(other[i].key, dot ? dot + 1 : s->key))
-			return true;
-	return false;
-}
-
-enum oom_status patch_together(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
-			       const struct oom_option *const *knob, size_t n, struct patch_change *out, size_t room,
-			       size_t *lines, struct oom_emitted *said)
-{
-	struct patch_change *other = calloc(room + 1, sizeof(*other));
-	struct oom_plan all = *from;
-	bool failed = !other;
-	char value[160];
-
-	*lines = 0;
-	for (size_t i = 0; !failed && i < n; i++)
-		if (is_free(r, from, to, knob[i], other, room, &failed))
-			take(&all, to, knob[i]);
-	if (!failed && n)
-		*lines = keys_between(r, from, &all, out, room);
-	failed |= *lines == SIZE_MAX;
-	for (size_t i = 0; !failed && i < n; i++) {
-		struct oom_plan less = all;
-		size_t without;
-
-		take(&less, from, knob[i]);
-		without = *lines ? keys_between(r, from, &less, other, room) : 0;
-		failed |= without == SIZE_MAX;
-		if (*lines && (without != *lines || differ(out, other, *lines)))
-			continue;
-		if (said->n_unsaid < OOM_EMIT_UNSAID_MAX)
-			snprintf(said->unsaid[said->n_unsaid++], sizeof(said->unsaid[0]), "--%s %.60s", knob[i]->name,
-				 oom_plan_get(to, knob[i], value, sizeof(value)));
-	}
-	free(other);
-	return failed ? OOM_ERR_MEMORY : OOM_OK;
 }

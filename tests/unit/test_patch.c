@@ -184,6 +184,44 @@ static void test_engines(void **state)
 	}
 }
 
+/* The allocator's option is the environment's (PyTorch's CUDA notes, PYTORCH_CUDA_ALLOC_CONF). */
+static void test_environment(void **state)
+{
+	static const char script[] = "set -e\ncd run && torchrun --nproc_per_node 2 \\\n  sft.py --model_name_or_path some/model \\\n"
+				     "  --per_device_train_batch_size 2 --bf16 True --max_length 64\n";
+	const struct oom_option *const knob = oom_knob_find("allocator");
+	static const char *const names[] = {"x.sh", "x.yml"};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct patch_change c[4];
+		struct oom_emitted said = {.text = NULL};
+		struct oom_plan from = oom_plan_default(), to;
+		struct oom_reading *r;
+		size_t lines = 0;
+		char name[64];
+
+		snprintf(name, sizeof(name), "test_patch_%ld_%s", (long)getpid(), names[i]);
+		r = read_text(name, i ? "base_model: some/model\nmicro_batch_size: 2\nsequence_len: 64\n" : script);
+		oom_reading_apply(r, &from, NULL, NULL);
+		to = from;
+		to.allocator = OOM_ALLOC_EXPANDABLE;
+		assert_int_equal(patch_together(r, &from, &to, &knob, 1, c, 4, &lines, &said), OOM_OK);
+		assert_int_equal(lines, !i);
+		assert_int_equal(said.n_unsaid, i);
+		if (i) {
+			/* a file of settings has no environment: which variable it is, is said */
+			assert_non_null(strstr(said.unsaid[0], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
+		} else {
+			assert_string_equal(c[0].word, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+			assert_int_equal(c[0].line, 2);
+			assert_true(c[0].above);
+		}
+		oom_reading_free(r);
+		unlink(name);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -191,6 +229,7 @@ int main(void)
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_additions),
 		cmocka_unit_test(test_engines),
+		cmocka_unit_test(test_environment),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
