@@ -108,7 +108,7 @@ void oom_from_kernels(struct oom_job *job, const struct oom_model *model)
 void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
 		      const struct oom_plan *to)
 {
-	bool any = false;
+	bool any = false, several = false;
 
 	for (size_t i = 0; job->reading && oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
@@ -126,8 +126,11 @@ void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
 			printf("  %s%s%s: %s -> %s\n", c.file, *c.file ? ": " : "", c.key,
 			       *c.was ? c.was : "(absent)", c.word);
 		else
-			printf("  no key says %s: %s -> %s\n", k->name, a, b);
+			printf("  no single key says %s: %s -> %s\n", k->name, a, b);
+		several |= !oom_reading_change(job->reading, k->name, b, &c);
 	}
+	if (several)
+		printf("  (several keys together may: --emit patch writes them where the format has them)\n");
 }
 
 void oom_from_json(struct oom_json *j, const struct oom_job *job, const struct oom_plan *from,
