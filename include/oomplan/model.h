@@ -157,6 +157,7 @@ struct oom_eval {
 	 * the engine's own rows contain them.  nccl_bytes has, where allocators were replayed on a card, what is cached
 	 * on an average rank beyond a node's first, which reserved_bytes is of (FSDP1 over a quantised base). */
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;
+	uint64_t later_bytes;           /* of that what there would be with room for all of it; without a replay 0 */
 	uint64_t allocated_bytes;       /* max_memory_allocated on a card: overall_peak plus workspaces */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
 	/* the same with the reserved bytes estimated cheaply, whether or not they were replayed */

@@ -89,6 +89,7 @@ static void reserve(const struct oom_plan *plan, struct oom_before_card *c, stru
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
 	out->retries = 0;
+	out->later_bytes = 0;
 	if (!c->known) {
 		oom_overheads(out, plan);
 		c->context_bytes = out->context_bytes;

@@ -176,14 +176,11 @@ static enum oom_status replay_here(struct oom_evaluator *ev, const struct oom_mo
 /* What the ranks after a node's first have in their caches beyond it, on average over the node: kept for NCCL's stream
  * while the model was sent to them, and given back where the card is full.  Of no card nobody knows how much stays, and
  * nothing is counted: what a run needs has none of it. */
-static uint64_t kept_for_nccl(const struct oom_evaluator *ev, const struct oom_plan *plan,
-			      const struct oom_replay_result *r, const struct oom_eval *e)
+static uint64_t kept_for_nccl(const struct oom_plan *plan, const struct oom_replay_result *r)
 {
-	const uint64_t ranks = (uint64_t)(plan->gpus / plan->nodes),
-		       more = r && r->later > r->reserved ? (r->later - r->reserved) / ranks * (ranks - 1) : 0,
-		       left = ev->budget > e->used_bytes ? ev->budget - e->used_bytes : 0;
+	const uint64_t ranks = (uint64_t)(plan->gpus / plan->nodes);
 
-	return more > left ? left : more;
+	return r && r->later > r->reserved ? (r->later - r->reserved) / ranks * (ranks - 1) : 0;
 }
 
 /* Reserved bytes, by replay where it is asked for and can be, and what lies outside of them.  s: of the
@@ -201,6 +198,7 @@ enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *mo
 	out->reserved_replayed = false;
 	out->reserved_bytes = oom_reserved_estimate(out, plan);
 	out->retries = 0;
+	out->later_bytes = 0;
 	oom_overheads(out, plan);
 	out->used_bytes_estimated = out->used_bytes;
 	if (replays && ev->verdict_only)
@@ -223,7 +221,9 @@ enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *mo
 		out->reserved_replayed = false;
 	}
 	out->used_bytes = out->reserved_bytes + out->context_bytes + out->workspace_bytes + out->nccl_bytes;
-	more = kept_for_nccl(ev, plan, r, out);
+	out->later_bytes = kept_for_nccl(plan, r);
+	more = ev->budget > out->used_bytes ? ev->budget - out->used_bytes : 0;
+	more = out->later_bytes < more ? out->later_bytes : more;
 	out->nccl_bytes += more;
 	out->used_bytes += more;
 	out->wanted_bytes = out->used_bytes;

@@ -205,11 +205,14 @@ static bool fits(struct sweep_worker *w, uint64_t capacity, unsigned flags)
 
 	switch (oom_decide_on(&c->eval, capacity, c->asked)) {
 	case OOM_DOES_NOT_FIT: return false;
-	case OOM_FITS: return true;
+	case OOM_FITS:
+		if (!c->eval.later_bytes)
+			return true;
+		break;                          /* what the card has room for of it is the card's own */
 	case OOM_UNDECIDED: break;
 	}
 	w->last_status = oom_judge(w->ev, c->model, c->asked, capacity, flags, &c->eval, &yes, &c->err);
-	w->moved = c->eval.wanted_bytes != c->eval.used_bytes;
+	w->moved = c->eval.wanted_bytes != c->eval.used_bytes || c->eval.later_bytes;
 	return yes;
 }
 
