@@ -323,6 +323,21 @@ static size_t trained_by(const char *class)
 	return i;
 }
 
+/* TRL's trainers take a name in a model's place and load it (trl/trainer/sft_trainer.py create_model_from_path). */
+static void finish_named(struct fw_part *p)
+{
+	char path[160];
+
+	for (size_t i = 0; i < N_TRAINED && !*fw_fact(p, "model"); i++) {
+		const struct doc_node *model;
+
+		snprintf(path, sizeof(path), "%s.model", trained[i][0]);
+		model = doc_below(fw_root(p), path);
+		if (model && model->kind == DOC_SCALAR && model->quoted)
+			fw_set(p, "model", model->text, path, NULL);
+	}
+}
+
 const char *python_trainer_objective(const char *class)
 {
 	const size_t i = trained_by(class);
@@ -404,6 +419,7 @@ static void finish(struct fw_part *p)
 	}
 	if (!unsloth)
 		finish_peft(p);
+	finish_named(p);
 	finish_optimizer(p);
 	/* trainers of TRL before 0.9 took it themselves */
 	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]) && !unsloth; i++)
