@@ -21,6 +21,9 @@ extern "C" {
 /* A buffer of this size holds any knob's value as text (oom_plan_get). */
 #define OOM_VALUE_SIZE (OOM_NAMES_SIZE + 24)
 
+/* A group of quantised weights that is wider than any row: there is one a row. */
+enum { OOM_GROUP_OF_ROW = 1 << 20 };
+
 /* All fields are plain values; a plan is copied by assignment.  Choices are indices into the
  * knob's list. */
 struct oom_plan {
@@ -101,6 +104,7 @@ struct oom_plan {
 	int64_t quant_storage;      /* enum oom_quant_storage: the type 4-bit weights are stored under */
 	int64_t double_quant;       /* 1 = quantised absmax */
 	int64_t base_weights;       /* enum oom_base; oom_plan_base() considers qlora as well */
+	int64_t base_group;         /* elements of a row that share a scale; 0 = as the form does, unless the config says */
 	int64_t use_dora;           /* 1 = DoRA: magnitudes are trained apart from directions */
 	int64_t adapter_fp32;       /* 1 = PEFT keeps 16-bit adapters in fp32 */
 	int64_t virtual_tokens;     /* of prompt-tuning and p-tuning: tokens before each sequence; of prefix-tuning: keys */

@@ -8,6 +8,7 @@
 
 #include "families/model.h"
 #include "oomplan/model.h"
+#include "ops/ops.h"
 
 static const struct oom_key *find(const struct oom_model *m, const char *key)
 {
@@ -72,16 +73,17 @@ static const struct {
 	const char *method;
 	enum oom_base (*base)(const struct oom_model *m);       /* NULL: it cannot be trained through */
 	const char *trained;    /* what is trained instead */
+	const char *group;      /* the key that says how many elements of a row share a scale */
 } methods[] = {
-	{"bitsandbytes", bitsandbytes, NULL},
-	{"gptq", gptq, NULL},
-	{"awq", awq, NULL},
-	{"hqq", hqq, NULL},
+	{"bitsandbytes", bitsandbytes, NULL, NULL},
+	{"gptq", gptq, NULL, "group_size"},
+	{"awq", awq, NULL, "group_size"},
+	{"hqq", hqq, NULL, "quant_config.weight_quant_params.group_size"},
 	/* their quantizers say is_trainable: False (transformers/quantizers/quantizer_X.py) */
-	{"mxfp4", NULL, "Mxfp4Config(dequantize=True)"},
-	{"fp8", NULL, "FineGrainedFP8Config(dequantize=True)"},
-	{"compressed-tensors", NULL, "CompressedTensorsConfig(run_compressed=False)"},
-	{"fbgemm_fp8", NULL, "a checkpoint in 16 bit"},
+	{"mxfp4", NULL, "Mxfp4Config(dequantize=True)", NULL},
+	{"fp8", NULL, "FineGrainedFP8Config(dequantize=True)", NULL},
+	{"compressed-tensors", NULL, "CompressedTensorsConfig(run_compressed=False)", NULL},
+	{"fbgemm_fp8", NULL, "a checkpoint in 16 bit", NULL},
 };
 
 static size_t method_of(const struct oom_model *m)
@@ -106,15 +108,31 @@ static bool is_quantised(const struct oom_model *m)
 	       find(m, "load_in_8bit");
 }
 
+/* A group of -1 (GPTQ: AutoGPTQ nn_modules/qlinear) or null (HQQ: hqq/core/quantize.py) is a whole row. */
+static void settle_group(const struct oom_model *m, const char *key, enum oom_base base, struct oom_plan *p)
+{
+	const struct oom_key *k = key ? find(m, key) : NULL;
+	const double said = !k ? 0 : k->type == OOM_KEY_NUMBER ? k->number : k->type == OOM_KEY_NULL ? -1 : 0;
+	const int64_t group = said < 0 ? OOM_GROUP_OF_ROW :
+			      said >= 1 && said < OOM_GROUP_OF_ROW ? (int64_t)said : 0;
+
+	if (!p->base_group && group != oom_quantised_group(base))
+		p->base_group = group;
+}
+
 void oom_model_settle_base(const struct oom_model *m, struct oom_plan *p)
 {
 	const size_t i = method_of(m);
 	enum oom_base base;
 
-	if (!is_quantised(m) || !oom_plan_adapted(p) || oom_plan_quantised(p) ||
-	    i == sizeof(methods) / sizeof(methods[0]) || !methods[i].base)
+	if (!is_quantised(m) || !oom_plan_adapted(p) || i == sizeof(methods) / sizeof(methods[0]) || !methods[i].base)
 		return;
 	base = methods[i].base(m);
+	if (oom_plan_quantised(p) ? oom_plan_base(p) != base : base == OOM_BASE_PLAIN)
+		return;
+	settle_group(m, methods[i].group, base, p);
+	if (oom_plan_quantised(p))
+		return;
 	p->base_weights = base;
 	if (base == OOM_BASE_NF4 || base == OOM_BASE_FP4)
 		p->double_quant = is_true(m, "bnb_4bit_use_double_quant");

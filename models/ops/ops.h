@@ -177,10 +177,12 @@ enum oom_lora_over {
 enum oom_lora_over oom_quantised_over(const struct oom_tape *t);
 /* The dequantised weight for the backward pass, alive until it is dropped. */
 struct oom_val oom_dequantised_back(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
-/* The sizes in bytes of the blocks in which the plan's base holds a weight of n elements, in the order of their
- * allocation.  Returns how many there are. */
+/* How many elements of a row share a scale in this form, where nothing says it; 0: it has no such groups. */
+uint32_t oom_quantised_group(enum oom_base base);
+/* The sizes in bytes of the blocks in which the plan's base holds a weight, in the order of their allocation.
+ * Returns how many there are. */
 enum { OOM_QUANTISED_BLOCKS = 6 };
-size_t oom_quantised_blocks(const struct oom_plan *plan, uint64_t n,
+size_t oom_quantised_blocks(const struct oom_plan *plan, const struct oom_param *q,
 			    uint64_t block[OOM_QUANTISED_BLOCKS]);
 /* Makes the weights of a linear layer that the step never runs, with those of its adapter. */
 void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,

@@ -10,16 +10,22 @@
 
 /* ---- blocks ---- */
 
+/* n elements of a weight, which form so many groups; twice: their scales are quantised themselves */
+struct packed {
+	uint64_t n, groups;
+	bool twice;
+};
+
 /* Two elements a byte, a code book, an 8-bit absmax per 64, an fp32 one per 256 of those, their code
  * book and offset (quantize_4bit); without double quantisation an fp32 absmax per 64. */
-static size_t four_bit_blocks(uint64_t n, bool twice, uint64_t *block)
+static size_t four_bit_blocks(const struct packed *w, uint64_t *block)
 {
-	const uint64_t scales = (n + 63) / 64;
+	const uint64_t scales = (w->n + 63) / 64;
 
-	block[0] = (n + 1) / 2;
+	block[0] = (w->n + 1) / 2;
 	block[1] = 64;
-	block[2] = scales * (twice ? 1 : 4);
-	if (!twice)
+	block[2] = scales * (w->twice ? 1 : 4);
+	if (!w->twice)
 		return 3;
 	block[3] = (scales + 255) / 256 * 4;
 	block[4] = 1024;
@@ -28,43 +34,35 @@ static size_t four_bit_blocks(uint64_t n, bool twice, uint64_t *block)
 }
 
 /* A byte an element; the scales are a buffer of the layer. */
-static size_t int8_blocks(uint64_t n, bool twice, uint64_t *block)
+static size_t int8_blocks(const struct packed *w, uint64_t *block)
 {
-	(void)twice;
-	block[0] = n;
+	block[0] = w->n;
 	return 1;
 }
 
-/* Eight elements an int32; for every group of 128 an fp16 scale and 4 bits of a zero point. */
-static size_t groups_of_128(uint64_t n, bool twice, uint64_t *block)
+/* Eight elements an int32; for every group an fp16 scale and 4 bits of a zero point. */
+static size_t nibbles_in_groups(const struct packed *w, uint64_t *block)
 {
-	const uint64_t groups = (n + 127) / 128;
-
-	(void)twice;
-	block[0] = (n + 1) / 2;
-	block[1] = groups * 2;
-	block[2] = (groups + 1) / 2;
+	block[0] = (w->n + 1) / 2;
+	block[1] = w->groups * 2;
+	block[2] = (w->groups + 1) / 2;
 	return 3;
 }
 
-/* Four elements an int32; for every group of 128 an fp16 scale and 8 bits of a zero point. */
-static size_t bytes_in_groups_of_128(uint64_t n, bool twice, uint64_t *block)
+/* Four elements an int32; for every group an fp16 scale and 8 bits of a zero point. */
+static size_t bytes_in_groups(const struct packed *w, uint64_t *block)
 {
-	const uint64_t groups = (n + 127) / 128;
-
-	(void)twice;
-	block[0] = n;
-	block[1] = groups * 2;
-	block[2] = groups;
+	block[0] = w->n;
+	block[1] = w->groups * 2;
+	block[2] = w->groups;
 	return 3;
 }
 
-/* Two elements a byte; for every group of 64 a scale and a zero point in 16 bit. */
-static size_t groups_of_64(uint64_t n, bool twice, uint64_t *block)
+/* Two elements a byte; for every group a scale and a zero point in 16 bit. */
+static size_t halves_in_groups(const struct packed *w, uint64_t *block)
 {
-	(void)twice;
-	block[0] = (n + 1) / 2;
-	block[1] = block[2] = (n + 63) / 64 * 2;
+	block[0] = (w->n + 1) / 2;
+	block[1] = block[2] = w->groups * 2;
 	return 3;
 }
 
@@ -224,7 +222,8 @@ static struct oom_val hqq_product(struct oom_tape *t, const char *name, int32_t 
 
 
 struct format {
-	size_t (*blocks)(uint64_t n, bool twice, uint64_t block[OOM_QUANTISED_BLOCKS]);
+	size_t (*blocks)(const struct packed *w, uint64_t block[OOM_QUANTISED_BLOCKS]);
+	uint32_t group;         /* elements of a row that share a scale, unless the checkpoint says; 0: it has no say */
 	/* buffers beside the weight; may be NULL */
 	void (*beside)(struct oom_tape *t, uint64_t out, uint64_t in);
 	/* what comes before a weight is dequantised; may be NULL */
@@ -257,18 +256,18 @@ static const struct format int8 = {
 	.blocks = int8_blocks, .beside = scale_a_row, .product = int8_product, .node = "MatMul8bitLt",
 	.over = OOM_LORA_OVER_RESULT};
 static const struct format gptq = {
-	.blocks = groups_of_128, .beside = group_a_column, .product = gptq_product,
+	.blocks = nibbles_in_groups, .group = 128, .beside = group_a_column, .product = gptq_product,
 	.node = "QuantLinearFunction", .unpacks = GPTQ_UNPACKS, .over = OOM_LORA_OVER_ANY};
 static const struct format gptq8 = {
-	.blocks = bytes_in_groups_of_128, .beside = group_a_column, .product = gptq_product,
+	.blocks = bytes_in_groups, .group = 128, .beside = group_a_column, .product = gptq_product,
 	.node = "QuantLinearFunction", .unpacks = GPTQ_UNPACKS, .over = OOM_LORA_OVER_ANY};
 static const struct format awq = {
-	.blocks = groups_of_128, .product = awq_product, .node = "WQLinearMMTritonFunction",
+	.blocks = nibbles_in_groups, .group = 128, .product = awq_product, .node = "WQLinearMMTritonFunction",
 	.casts = true, .to = OOM_DT_F16, .repeats = true, .unpacks = 1,
 	.over = OOM_LORA_OVER_RESULT};
 /* Quantizer.dequantize: the codes unpacked, less the zero point, times the scale */
 static const struct format hqq = {
-	.blocks = groups_of_64, .product = hqq_product, .node = "HQQMatmulNoCacheDeq", .temps = 2,
+	.blocks = halves_in_groups, .group = 64, .product = hqq_product, .node = "HQQMatmulNoCacheDeq", .temps = 2,
 	.unpacks = HQQ_UNPACKS, .over = OOM_LORA_OVER_SUM};
 static const struct format *const formats[] = {
 	[OOM_BASE_PLAIN] = NULL,
@@ -286,10 +285,20 @@ static const struct format *format_of(const struct oom_tape *t)
 	return formats[oom_plan_base(t->plan)];
 }
 
-size_t oom_quantised_blocks(const struct oom_plan *plan, uint64_t n,
+uint32_t oom_quantised_group(enum oom_base base)
+{
+	return formats[base] ? formats[base]->group : 0;
+}
+
+/* A group ends with its row (AutoGPTQ nn_modules/qlinear: scales of ceil(infeatures / group_size) x outfeatures). */
+size_t oom_quantised_blocks(const struct oom_plan *plan, const struct oom_param *q,
 			    uint64_t block[OOM_QUANTISED_BLOCKS])
 {
-	return formats[oom_plan_base(plan)]->blocks(n, plan->double_quant, block);
+	const struct format *f = formats[oom_plan_base(plan)];
+	const uint64_t group = plan->base_group ? (uint64_t)plan->base_group : f->group, in = q->cols ? q->cols : 1;
+	const struct packed w = {q->elems, group ? q->elems / in * oom_ceil_div(in, group) : 0, plan->double_quant};
+
+	return f->blocks(&w, block);
 }
 
 enum oom_lora_over oom_quantised_over(const struct oom_tape *t)

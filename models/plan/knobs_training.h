@@ -92,6 +92,10 @@
  .setting = "BitsAndBytesConfig", .source = "transformers quantizers",
  .aliases = ALSO(SWITCH("load-in-8bit", NULL, {"true", NULL, "int8"}, IGNORED("false")),
 		 WORDS("quantization-bit", BITS), WORDS("bits", BITS))},
+{KNOB("base-group-size", "base_group_size", base_group), COUNT(0, OOM_GROUP_OF_ROW, 0),
+ .summary = "elements of a row that share a scale in gptq, awq and hqq; 0: what the config says, else 128 (hqq: 64); "
+	    "more than a row has: one a row, which GPTQ writes as -1",
+ .setting = "group_size", .source = "AutoGPTQ nn_modules/qlinear; transformers utils/quantization_config.py"},
 {KNOB("kbit-prepare", "kbit_prepare", kbit_prepare), FLAG(0),
  .summary = "prepare_model_for_kbit_training: the rest of the base in fp32",
  .setting = "prepare_model_for_kbit_training", .source = "PEFT utils/other.py"},

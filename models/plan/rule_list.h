@@ -15,6 +15,8 @@
  "kbit-recast is about 4-bit weights, of which there are none: --qlora"},
 {IS(double_quant, 0), CALCULATES_IDLE(oom_plan_four_bit),
  "double-quant concerns the scales of 4-bit weights, of which there are none: --qlora"},
+{ABOVE(base_group, 0), WITHOUT_EFFECT_UNLESS(AMONG(base_weights, IN_GROUPS)),
+ "base-group-size is about weights in groups, of which there are none: --base-weights gptq"},
 {ABOVE(quant_storage, 0), CALCULATES_IDLE(oom_plan_four_bit),
  "quant-storage is about 4-bit weights, of which there are none: --qlora"},
 {IS(quant_storage, OOM_QUANT_STORAGE_UINT8), EXCLUDES(THAT(FSDP)),

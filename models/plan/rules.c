@@ -88,6 +88,7 @@ static bool trains_base(const struct oom_plan *p)
 /* ---- the rows ---- */
 
 #define FOUR_BIT (BIT(OOM_BASE_NF4) | BIT(OOM_BASE_FP4))
+#define IN_GROUPS (BIT(OOM_BASE_GPTQ) | BIT(OOM_BASE_GPTQ8) | BIT(OOM_BASE_AWQ) | BIT(OOM_BASE_HQQ))
 /* losses that Megatron-core has in some form of its own */
 #define EVERYWHERE (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_FUSED) | BIT(OOM_LOSS_SLICED))
 #define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))

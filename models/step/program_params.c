@@ -15,7 +15,7 @@ uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, ui
 	*rounded = oom_block(bytes);
 	if (!(q->flags & OOM_P_QUANTISED))
 		return bytes;
-	n = oom_quantised_blocks(p, q->elems, block);
+	n = oom_quantised_blocks(p, q, block);
 	bytes = *rounded = 0;
 	for (size_t i = 0; i < n; i++) {
 		bytes += block[i];
@@ -29,7 +29,7 @@ static uint64_t codes_of(const struct oom_param *q, const struct oom_plan *p)
 {
 	uint64_t block[OOM_QUANTISED_BLOCKS];
 
-	oom_quantised_blocks(p, q->elems, block);
+	oom_quantised_blocks(p, q, block);
 	return oom_block(block[0]);
 }
 

@@ -48,7 +48,7 @@ static void weight(struct playing *g, const struct oom_param *p, uint64_t part, 
 				       whole));
 		return;
 	}
-	n = oom_quantised_blocks(g->plan, p->elems, block);
+	n = oom_quantised_blocks(g->plan, p, block);
 	for (size_t i = 0; i < n; i++)
 		oom_allocate(r, i ? block[i] : scaled(block[i], part, whole));
 }
@@ -92,7 +92,7 @@ static void send(struct playing *g, struct wrapping *u)
 static size_t blocks_of(const struct playing *g, const struct oom_param *p, uint64_t block[OOM_QUANTISED_BLOCKS])
 {
 	if (p->flags & OOM_P_QUANTISED)
-		return oom_quantised_blocks(g->plan, p->elems, block);
+		return oom_quantised_blocks(g->plan, p, block);
 	block[0] = p->elems * oom_dtype_bytes((enum oom_dtype)p->dt);
 	return 1;
 }

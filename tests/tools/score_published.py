@@ -11,7 +11,7 @@ there, in sum, and one line for each that is off by more than PERCENT (5), the l
 import collections, csv, importlib.util, json, os, subprocess, sys, tempfile
 
 COLUMNS = """transformers torch bitsandbytes peft liger_kernels autocast_adapter_dtype use_reentrant base_weights modules_to_save
-kbit_recast compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel""".split()
+base_group_size kbit_recast compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel""".split()
 
 
 def load(folder):
@@ -62,10 +62,13 @@ def compiled(row, knobs, missing):
         has_a_knob(missing, "torch.compile")
 
 
-def gptq(knobs):
+def gptq(knobs, model):
+    """Main branches of TheBloke's: groups of a whole row (group_size -1) for Mixtral and Llama-2-70B, else of 128."""
     knobs.pop("qlora", None)
     knobs.pop("double_quant", None)
     knobs["base_weights"] = "gptq"
+    if model.startswith("TheBloke/") and ("Mixtral" in model or "70B" in model):
+        knobs["base_group_size"] = 1 << 20
 
 
 RESIZED = tempfile.mkdtemp()
@@ -111,7 +114,7 @@ def fms_acceleration(row, old):
     elif row["fused_ce"].startswith("fused"):
         knobs.update(fused_ce="in-place", liger_kernels="fast-lora" if row["quant"] else "fast-kernels")
     if "gptq" in row["quant"].lower():
-        gptq(knobs)
+        gptq(knobs, row["model"])
         knobs["precision"] = "fp16-amp"
     if knobs.get("kbit_prepare"):
         knobs["kbit_recast"] = 1             # TRL 0.11 to 0.13: peft_module_casting_to_bf16
@@ -195,7 +198,7 @@ def qwen(row, old):
     if whole:
         knobs["modules_to_save"] = "embed_tokens+lm_head"
     if "gptq" in row["quant"].lower():
-        gptq(knobs)
+        gptq(knobs, row["model"])
         # finetune/finetune_qlora_single_gpu.sh has --deepspeed ds_config_zero2.json, the model's own loss no upcast
         missing.append("loss on 16-bit logits that are copied (Qwen's own class)")
     return knobs, missing

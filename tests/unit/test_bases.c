@@ -66,6 +66,58 @@ static void stored_bytes(void **state)
 	}
 }
 
+/* Beside the codes of a layer: 2 and half a byte for every group, which ends with its row.  A row is 256 wide in six of the
+ * seven matrices and 512 in the seventh, whose 256 rows are down's: 4 x 256 + 2 x 512 + 256 rows in all. */
+static void groups(void **state)
+{
+	enum { ROWS = 4 * 256 + 2 * 512 + 256 };
+	static const struct {
+		enum oom_base base;
+		int64_t asked;
+		const char *config;     /* its own group */
+		uint64_t groups;        /* of a layer */
+	} cases[] = {
+		{OOM_BASE_GPTQ, 0, NULL, LAYER / 128},
+		{OOM_BASE_GPTQ, 0, "\"gptq\", \"bits\": 4, \"group_size\": 128", LAYER / 128},
+		{OOM_BASE_GPTQ, 0, "\"gptq\", \"bits\": 4, \"group_size\": -1", ROWS},
+		{OOM_BASE_PLAIN, 0, "\"gptq\", \"bits\": 4, \"group_size\": -1", ROWS},
+		{OOM_BASE_GPTQ, 32, "\"gptq\", \"bits\": 4, \"group_size\": -1", LAYER / 32},
+		{OOM_BASE_GPTQ, OOM_GROUP_OF_ROW, NULL, ROWS},
+		{OOM_BASE_GPTQ, 300, NULL, 6 * 256 + 2 * 256 + 256 * 2},
+		{OOM_BASE_AWQ, 0, "\"awq\", \"bits\": 4, \"group_size\": 64", LAYER / 64},
+		/* the checkpoint is in another form than what was asked for */
+		{OOM_BASE_GPTQ, 0, "\"awq\", \"bits\": 4, \"group_size\": 64", LAYER / 128},
+		/* no size that can be */
+		{OOM_BASE_GPTQ, 0, "\"gptq\", \"bits\": 4, \"group_size\": \"none\"", LAYER / 128},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = adapted(cases[i].base);
+		const uint64_t want = 2 * (LAYER / 2 + cases[i].groups * 2 + cases[i].groups / 2) + BESIDE * 2 + ADAPTERS * 4;
+		char json[500], note[300];
+		struct oom_error err = {{0}};
+		struct oom_keys keys = {0};
+		struct oom_model *m = NULL;
+		struct oom_evaluator *ev = oom_evaluator_new();
+		struct oom_eval e;
+
+		snprintf(json, sizeof(json), "%.*s%s%s%s}", (int)strlen(LLAMA("")) - 1, LLAMA(""),
+			 cases[i].config ? ", \"quantization_config\": {\"quant_method\": " : "",
+			 cases[i].config ? cases[i].config : "", cases[i].config ? "}" : "");
+		p.base_group = cases[i].asked;
+		assert_int_equal(oom_keys_parse(&keys, json, strlen(json), "c", &err), OOM_OK);
+		assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+		oom_plan_settle_for(&p, m, note);
+		assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err), OOM_OK);
+		if (e.param_bytes != want)
+			fail_msg("case %zu: %llu bytes, %llu by hand", i, (unsigned long long)e.param_bytes, (unsigned long long)want);
+		oom_evaluator_free(ev);
+		oom_model_free(m);
+		oom_keys_release(&keys);
+	}
+}
+
 /* What a layer keeps for its backward: AWQ and HQQ their input, GPTQ and bitsandbytes' 4 bit nothing. */
 static void kept_inputs(void **state)
 {
@@ -146,6 +198,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stored_bytes),
+		cmocka_unit_test(groups),
 		cmocka_unit_test(kept_inputs),
 		cmocka_unit_test(as_the_config_has_it),
 	};
