@@ -205,7 +205,10 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "", "torchtitan before April 2025, components/loss.py", OOM_EXACT) \
 	X(OOM_LOSS_OWN_TYPE, "own-type", \
 	  "F.cross_entropy in the training loop, on the logits as they are (under autocast: on an fp32 copy)", \
-	  "", "litgpt; lightning-thunder benchmarks/benchmark_litgpt.py", OOM_EXACT)
+	  "", "litgpt; lightning-thunder benchmarks/benchmark_litgpt.py", OOM_EXACT) \
+	X(OOM_LOSS_PARTS, "parts", \
+	  "head in parts of 128 tokens, whose logits all become fp32 and wait for one backward (litgpt's LoRA)", \
+	  "", "litgpt finetune/lora.py fit(), utils.py chunked_cross_entropy; Fabric's Precision.convert_output", OOM_EXACT)
 
 /* Modules that Triton kernels of Liger's or Unsloth's replace; what each word takes of them: models/ops/kernels.h. */
 #define OOM_LIGERS(X) \

@@ -113,6 +113,7 @@ struct oom_plan {
 	int64_t idle_adapters;      /* adapters of the same form that neither train nor run */
 	int64_t trainable_tokens;   /* embedding rows that are trained beside the adapters */
 	int64_t lora_bias;          /* enum oom_lora_bias */
+	int64_t lora_zero_pad;      /* 1 = what queries' and values' adapters add is copied into zeros (litgpt) */
 	char layers_to_transform[OOM_NAMES_SIZE]; /* layer numbers joined by +; empty = all layers */
 	char modules_to_save[OOM_NAMES_SIZE]; /* modules of which a full copy is trained */
 	char exclude_modules[OOM_NAMES_SIZE]; /* modules that lora_targets names and that get no adapter */

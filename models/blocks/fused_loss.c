@@ -237,6 +237,41 @@ static struct oom_val torchtune(struct oom_tape *t, const struct oom_arch *a, st
 	return loss;
 }
 
+/* ---- litgpt: the head in parts, the loss of all when they are there ---- */
+
+/* The model returns a list of logits, which Fabric makes fp32 together and the loop's name holds until the backward is over
+ * (litgpt/finetune/lora.py fit(); lightning/fabric/plugins/precision: convert_output).  A part is 128 tokens of every
+ * sequence; here it is a quarter, which are 128 of 512, to which litgpt's own files cut, and more than 128 of a longer one. */
+static struct oom_val in_parts(struct oom_tape *t, const struct oom_arch *a, struct oom_val h,
+			       struct oom_val embed, const char *name)
+{
+	enum { QUARTERS = 4 };
+	const uint16_t rows = oom_len_ceil(t, t->m_b, QUARTERS);
+	const struct oom_dim d = {h.width, h.text}, v = {a->vocab, "vocab_size"};
+	struct oom_val w, own[QUARTERS], full, loss = oom_none();
+
+	t->vocab = a->vocab;
+	t->fused = true;
+	t->scope = name;
+	w = oom_head_weight(t, a, h, embed, name);
+	for (int i = 0; i < QUARTERS; i++)
+		own[i] = oom_op_matmul_param(t, name, oom_op_slice(t, oom_keep(h), rows, d), oom_share(t, w), oom_none(), v);
+	for (int i = 0; i < QUARTERS; i++) {
+		full = oom_op_cast(t, oom_share(t, own[i]), OOM_F32);
+		if (full.node >= 0 && full.sto != own[i].sto)
+			oom_node_save(t, full.node, full);
+		oom_drop(t, own[i]);
+		own[i] = full;
+	}
+	for (int i = 0; i < QUARTERS; i++) {
+		full = oom_cross_entropy(t, own[i], oom_new(t, "labels", rows, D(1), OOM_I64));
+		loss = i ? oom_op_add(t, loss, full) : full;
+		t->scope = name;
+	}
+	oom_done(t, h);
+	return loss;
+}
+
 /* ---- cut cross-entropy: logits in registers alone ---- */
 
 /* Kept: hidden states and weight in the type of the product, one logsumexp and one place a token, the
@@ -306,6 +341,7 @@ static const struct {
 	[OOM_LOSS_CUT] = {cut, true},
 	[OOM_LOSS_CHUNKED] = {torchtune, true},
 	[OOM_LOSS_TILED] = {tiled, false},
+	[OOM_LOSS_PARTS] = {in_parts, false},
 };
 enum { TAKING_IN = sizeof(taking_in) / sizeof(taking_in[0]) };
 

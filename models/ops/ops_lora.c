@@ -17,6 +17,39 @@ struct oom_val oom_lora_through(struct oom_tape *t, struct oom_val x, const stru
 	return oom_op_matmul_param(t, "lora_B", x, l->p[1], oom_none(), l->out);
 }
 
+/* How wide the part of this layer's result is that litgpt copies into zeros, as the matrix of queries, keys and values has
+ * adapters for queries and values alone; 0: none is.  The names are those of the families that litgpt has. */
+static uint64_t padded_width(const struct oom_tape *t, const struct oom_linear *l)
+{
+	static const struct {
+		const char *name;
+		bool joined;
+	} of_attention[] = {{"q_proj", false}, {"v_proj", false}, {"qkv_proj", true}, {"query_key_value", true}};
+	const uint64_t keys = t->arch->n_kv_heads * t->arch->head_dim;
+
+	for (size_t i = 0; t->plan->lora_zero_pad && i < sizeof(of_attention) / sizeof(of_attention[0]); i++)
+		if (!strcmp(l->name, of_attention[i].name))
+			return !of_attention[i].joined ? l->out.n : l->out.n > keys ? l->out.n - keys : 0;
+	return 0;
+}
+
+/* zeros.index_copy(indices, d): autograd saves what is copied (torch's derivatives.yaml, index_copy: expand_as(source)). */
+static struct oom_val zero_padded(struct oom_tape *t, struct oom_val d, const struct oom_linear *l)
+{
+	const uint64_t width = padded_width(t, l);
+	struct oom_val source;
+
+	if (!width || !oom_wants_grad(t, d))
+		return d;
+	source = oom_new(t, "source", d.mono, (struct oom_dim){width * oom_rows_of(t, d.width, l->out.n), NULL},
+			 (enum oom_dtype)d.dt);
+	d = oom_op_over(t, "index_copy", d);
+	if (d.node >= 0)
+		oom_node_save(t, d.node, source);
+	oom_drop(t, source);
+	return d;
+}
+
 /* B(A(dropout(x))) * scaling; with magnitudes (DoRA) what is added besides, of which y, the base's
  * result, is a factor. */
 static struct oom_val lora_delta(struct oom_tape *t, struct oom_val x, struct oom_val y,
@@ -27,7 +60,7 @@ static struct oom_val lora_delta(struct oom_tape *t, struct oom_val x, struct oo
 	if (l->adapter == &oom_adapter_dora)
 		return oom_dora_delta(t, x, y, l);
 	d = oom_op_dropout(t, oom_keep(x), t->plan->lora_dropout);
-	return oom_op_unary(t, OOM_SCALE, oom_lora_through(t, d, l));
+	return oom_op_unary(t, OOM_SCALE, zero_padded(t, oom_lora_through(t, d, l), l));
 }
 
 /* The adapter works on a copy of x in its own type, whatever autocast does, and the sum returns to the

@@ -25,6 +25,8 @@
  "ZeRO-3 divides no bytes: --quant-storage own (bnb_4bit_quant_storage: bfloat16), or auto"},
 {ABOVE(use_dora, 0), IDLE_WITHOUT_ADAPTERS,
  "use-dora is a kind of adapter, of which there are none" ADAPTERS},
+{ABOVE(lora_zero_pad, 0), IDLE_WITHOUT_ADAPTERS,
+ "lora-zero-pad is about adapters, of which there are none" ADAPTERS},
 {IS_NOT(peft_type, OOM_ADAPTER_LORA), IDLE_WITHOUT_ADAPTERS,
  "peft-type {peft-type} is a kind of adapter, of which there are none" ADAPTERS},
 {ABOVE(virtual_tokens, 0), CALCULATES_IDLE(has_virtual_tokens),

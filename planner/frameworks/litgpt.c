@@ -47,14 +47,18 @@ static void finish_targets(struct fw_part *p)
 		     {"lora_mlp", "gate_proj+up_proj+down_proj", false},
 		     {"lora_head", "lm_head", false}};
 	char list[120] = "";
+	int joined = 0;         /* of the three that are one matrix */
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (fw_on(p, parts[i].key) || (parts[i].on && !fw_off(p, parts[i].key))) {
 			strcat(list, *list ? "+" : "");
 			strcat(list, parts[i].modules);
+			joined += i < 3;
 		}
 	if (*list)
 		fw_set(p, "lora-targets", list, "lora_query", LORA ":49");
+	if (joined && joined < 3)
+		fw_set(p, "lora-zero-pad", "true", "lora_query", "litgpt/lora.py LoRAQKVLinear.zero_pad");
 }
 
 static void finish_optimizer(struct fw_part *p, bool quantised)
@@ -130,9 +134,8 @@ static void finish(struct fw_part *p)
 		fw_default(p, "hybrid-shard", "true", PRETRAIN " HYBRID_SHARD");
 	fw_default(p, "grad-ckpt", many && !pretrain ? "full" : "none", FULL ":108");
 	fw_default(p, "attn", "sdpa", "litgpt/model.py");
-	fw_default(p, "loss", "chunked", LORA ":355: the head in chunks of 128 tokens");
-	if (!lora && !strstr(command, "adapter"))
-		fw_open(p, "loss", "the logits are made whole and only their loss is taken in parts: more than is priced");
+	/* adapters: the head in chunks of 128 tokens; else whole logits.  Either in fp32, as Fabric returns them. */
+	fw_default(p, "loss", lora || strstr(command, "adapter") ? "parts" : "outside", LORA ":355; " FULL " fit()");
 	fw_default(p, "packing", "false", "litgpt/data");
 	if (doc_whole(fw_key(p, "train.global_batch_size"), &global) && global > 0)
 		fw_set_whole(p, "global-batch", global, "train.global_batch_size", NULL);

@@ -11,7 +11,7 @@ there, in sum, and one line for each that is off by more than PERCENT (5), the l
 import collections, csv, importlib.util, json, os, subprocess, sys, tempfile
 
 COLUMNS = """transformers torch bitsandbytes peft liger_kernels autocast_adapter_dtype use_reentrant base_weights modules_to_save
-base_group_size kbit_recast compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel""".split()
+base_group_size lora_zero_pad kbit_recast compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel""".split()
 
 
 def load(folder):
@@ -93,7 +93,7 @@ def as_litgpt(knobs):
     path = knobs["model"]
     config = json.load(open(path))
     heads = config.get("num_attention_heads")
-    if config.get("model_type") != "llama" or config.get("num_key_value_heads", heads) != heads:
+    if config.get("model_type") not in ("llama", "mistral"):
         return
     config.update(model_type="phi3", architectures=["Phi3ForCausalLM"], pad_token_id=0)
     knobs["model"] = changed(path, config, "litgpt")
@@ -133,7 +133,9 @@ def litgpt(row, old):
     if ev.num(row["lora_rank"]):
         knobs["lora_dropout"] = 0.05         # finetune/lora.py and the files of config_hub
     if row["fused_ce"].startswith("chunked"):
-        knobs["fused_ce"] = "chunked"
+        knobs["fused_ce"] = "parts" if ev.num(row["lora_rank"]) else "outside"
+    if row["lora_targets"] in ("q,v", "query,value"):
+        knobs["lora_zero_pad"] = 1
     if "head" in row["lora_targets"]:
         missing.append("adapters of the head")
     as_litgpt(knobs)

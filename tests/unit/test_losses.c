@@ -45,6 +45,17 @@ static void torchtune_keeps_log_probabilities(void **state)
 	assert_true(backward("precision=bf16 loss=chunked") < backward("precision=bf16"));
 }
 
+/* litgpt's: fp32 logits and log-probabilities of all tokens; zeros and gradient in fp32 of a quarter alone, whose gradient in
+ * bf16 takes the place of either.  Nothing of it is left in an evaluation, which makes whole logits. */
+static void litgpt_keeps_logits_twice(void **state)
+{
+	(void)state;
+	about(kept("precision=bf16 loss=parts"), kept("precision=bf16 loss=cut"), 8 * B * S * V - 4 * V, "of all parts");
+	about(backward("precision=bf16 loss=parts lora-r=1 lora-targets=q_proj"), of("precision=bf16 loss=parts lora-r=1 lora-targets=q_proj").end[OOM_PHASE_FWD1],
+	      8 * B * S / 4 * V, "a quarter's gradients");
+	assert_int_equal(of("precision=bf16 loss=parts").peak[OOM_PHASE_EVAL], of("precision=bf16 loss=plain").peak[OOM_PHASE_EVAL]);
+}
+
 /* What tiles keep is what Liger's chunks do; a turn takes 14 bytes per logit of an eighth of the tokens: the
  * log-probabilities, zeros and the gradient in fp32 beside the logits in bf16. */
 static void tiles_grow_with_an_eighth_of_the_batch(void **state)
@@ -138,6 +149,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cut_keeps_no_logits),
 		cmocka_unit_test(torchtune_keeps_log_probabilities),
+		cmocka_unit_test(litgpt_keeps_logits_twice),
 		cmocka_unit_test(tiles_grow_with_an_eighth_of_the_batch),
 		cmocka_unit_test(whole_logits_in_one_kernel),
 		cmocka_unit_test(a_loop_computes_the_loss_itself),
