@@ -18,16 +18,16 @@ static bool names_type(const char *line, const char *type)
 	return false;
 }
 
-const char *oom_module_paths(const char *model_type, bool decoder)
+const char *oom_module_paths(const char *model_type, const char *task)
 {
 	const struct oom_embedded *f = oom_embedded_find("module_paths.tsv");
-	char part[96];
+	char of_task[96];
 
-	if (decoder) {
+	if (task) {
 		const char *own;
 
-		snprintf(part, sizeof(part), "%.80s:causal-lm", model_type);
-		own = oom_module_paths(part, false);
+		snprintf(of_task, sizeof(of_task), "%.64s:%.24s", model_type, task);
+		own = oom_module_paths(of_task, NULL);
 		if (own)
 			return own;
 	}
@@ -156,7 +156,7 @@ static void consider(struct search *s, const char *path, const struct oom_module
 {
 	const size_t n = stack_of(path);
 
-	if (part_of(path) != at->part)
+	if (at->part != OOM_PART_ANY && part_of(path) != at->part)
 		return;
 	if (n && (strncmp(s->stack, path, n) || s->stack[n])) {
 		memcpy(s->stack, path, n);
@@ -193,13 +193,25 @@ static void number(const char *path, int64_t layer, char out[OOM_PATH_SIZE])
 	out[used] = 0;
 }
 
-static void look_for(struct search *s, const char *paths, const struct oom_module_at *at, bool parents)
+static void look_through(struct search *s, const char *paths, const struct oom_module_at *at, bool parents)
 {
 	struct walk w = {.at = paths ? paths : "", .parents = parents};
 
 	memset(s, 0, sizeof(*s));
 	while (next_leaf(&w))
 		consider(s, w.path, at);
+}
+
+/* A model without layers of text is no composition, though its own name may be a tower's ("vit", "vision_model"). */
+static void look_for(struct search *s, const char *paths, const struct oom_module_at *at, bool parents)
+{
+	struct oom_module_at any = *at;
+
+	look_through(s, paths, at, parents);
+	if (at->part != OOM_PART_TEXT || s->stacks)
+		return;
+	any.part = OOM_PART_ANY;
+	look_through(s, paths, &any, parents);
 }
 
 /* A type whose default config has experts in every layer: the dense layer of another config has the feed-forward in
@@ -240,8 +252,8 @@ bool oom_module_path(const char *paths, const struct oom_module_at *at, char pat
 	if (*s.found)
 		number(s.found, at->layer, path);
 	else if (at->layer >= 0)
-		snprintf(path, OOM_PATH_SIZE, "%.120s.%lld.%.80s", *s.own ? s.own : "layers",
-			 (long long)at->layer, at->word);
+		snprintf(path, OOM_PATH_SIZE, "%.120s.%lld%s%.80s", *s.own ? s.own : "layers",
+			 (long long)at->layer, *at->word ? "." : "", at->word);
 	else
 		snprintf(path, OOM_PATH_SIZE, "%.200s", at->word);
 	return s.met > at->nth;

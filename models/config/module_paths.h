@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which part of a composition of text and another modality. */
-enum oom_model_part { OOM_PART_TEXT, OOM_PART_TOWER, OOM_PART_PROJECTOR };
+/* Which part of a composition of text and another modality; any: of a model that is no such composition. */
+enum oom_model_part { OOM_PART_TEXT, OOM_PART_TOWER, OOM_PART_PROJECTOR, OOM_PART_ANY };
 
 /* A module as a recording sees it. */
 struct oom_module_at {
@@ -22,9 +22,9 @@ struct oom_module_at {
 
 enum { OOM_PATH_SIZE = 240 };
 
-/* The type's modules as the table has them, or NULL.  Lives as long as the library.  `decoder`: those of its decoder
- * alone, where that is a class of its own beside the whole (BART's). */
-const char *oom_module_paths(const char *model_type, bool decoder);
+/* The type's modules as the table has them, or NULL.  Lives as long as the library.  `task` (may be NULL): those of the
+ * class that is built for it, where the table has a line for that: BART's decoder alone, BERT's classifier. */
+const char *oom_module_paths(const char *model_type, const char *task);
 /* The full path: of the nth module of that word where the table (may be NULL) has it, else made of
  * what there is.  False: it is a guess, as the table does not have so many. */
 bool oom_module_path(const char *paths, const struct oom_module_at *at, char path[OOM_PATH_SIZE]);

@@ -7,6 +7,9 @@
 #include "plan/pattern.h"
 #include "tape.h"
 
+#define TASK_NAME(id, name, ...) [id] = name,
+static const char *const tasks[] = {OOM_TASKS(TASK_NAME)};
+
 static bool parts_differ(const struct oom_plan *p)
 {
 	return p->freeze_tower || p->freeze_projector || p->freeze_language;
@@ -23,7 +26,7 @@ void oom_selection_reset(struct oom_tape *t)
 	s->by_name = *p->freeze || *p->train || p->train_last || parts_differ(p);
 	/* nobody else asks for a name */
 	named = s->by_name || oom_plan_adapted(p);
-	s->paths = named && t->arch ? oom_module_paths(t->arch->config_type, t->task == OOM_TASK_CAUSAL_LM) : NULL;
+	s->paths = named && t->arch ? oom_module_paths(t->arch->config_type, tasks[t->task]) : NULL;
 	s->each = oom_names_count(p->freeze) || oom_names_count(p->train) ||
 		  (oom_plan_adapted(p) && (*p->layers_to_transform || oom_names_count(p->lora_targets) ||
 					   oom_names_count(p->exclude_modules) || strpbrk(p->rank_pattern, ".")));

@@ -5,7 +5,8 @@
 
 One line per type: its name, a tab, and the modules that own parameters, in the order of named_modules(), of the default
 config built on the meta device.  Types whose decoder is a class of its own beside the whole (BART's) have a second line,
-NAME:causal-lm.  Children are in parentheses behind their parent, siblings divided by commas; a *
+NAME:causal-lm; classifiers of texts whose first line is another task's have one, NAME:seq-cls, as have those of images
+(NAME:image-cls).  Children are in parentheses behind their parent, siblings divided by commas; a *
 stands for the number of a ModuleList's element.  Types with the same modules share a line (names joined by blanks).
 """
 import contextlib, json, signal, sys, warnings
@@ -76,9 +77,11 @@ def main():
         whole = next((text for text in (listed(name, archs[k]) for k in keys) if text), None)
         if whole:
             rows.setdefault(whole, []).append(name)
-        part = listed(name, archs["causal-lm"]) if "seq2seq" in archs and "causal-lm" in archs else None
-        if part and part != whole:
-            rows.setdefault(part, []).append(name + ":causal-lm")
+        for task in ("causal-lm", "seq-cls", "image-cls"):
+            own = task in archs and (task != "causal-lm" or "seq2seq" in archs)
+            part = listed(name, archs[task]) if own else None
+            if part and part != whole:
+                rows.setdefault(part, []).append(f"{name}:{task}")
     for text, names in sorted(rows.items(), key=lambda r: r[1][0]):
         print(" ".join(names), text, sep="\t")
 

@@ -14,30 +14,38 @@ static const struct {
 	const char *type;
 	struct oom_module_at at;
 	const char *path;
-	bool decoder;
+	const char *task;
 } cases[] = {
-	{"llama", {"q_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.layers.3.self_attn.q_proj", false},
-	{"llama", {"lm_head", OOM_PART_TEXT, 0, -1, 0, false}, "lm_head", false},
-	{"llama", {"norm", OOM_PART_TEXT, 0, -1, 0, false}, "model.norm", false},
-	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 0, false}, "bert.encoder.layer.2.attention.output.dense", false},
-	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 1, false}, "bert.encoder.layer.2.intermediate.dense", false},
-	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 2, false}, "bert.encoder.layer.2.output.dense", false},
-	{"t5", {"q", OOM_PART_TEXT, 0, 4, 0, false}, "encoder.block.4.layer.0.SelfAttention.q", false},
-	{"t5", {"q", OOM_PART_TEXT, 1, 4, 1, false}, "decoder.block.4.layer.0.EncDecAttention.q", false},
+	{"llama", {"q_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.layers.3.self_attn.q_proj", NULL},
+	{"llama", {"lm_head", OOM_PART_TEXT, 0, -1, 0, false}, "lm_head", NULL},
+	{"llama", {"norm", OOM_PART_TEXT, 0, -1, 0, false}, "model.norm", NULL},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 0, false}, "bert.encoder.layer.2.attention.output.dense", NULL},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 1, false}, "bert.encoder.layer.2.intermediate.dense", NULL},
+	{"bert", {"dense", OOM_PART_TEXT, 0, 2, 2, false}, "bert.encoder.layer.2.output.dense", NULL},
+	{"t5", {"q", OOM_PART_TEXT, 0, 4, 0, false}, "encoder.block.4.layer.0.SelfAttention.q", NULL},
+	{"t5", {"q", OOM_PART_TEXT, 1, 4, 1, false}, "decoder.block.4.layer.0.EncDecAttention.q", NULL},
 	/* transformers 5.12 BartForConditionalGeneration and BartForCausalLM, named_parameters() */
-	{"bart", {"q_proj", OOM_PART_TEXT, 1, 3, 1, false}, "model.decoder.layers.3.encoder_attn.q_proj", false},
-	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.encoder.layers.3.self_attn.q_proj", false},
-	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.decoder.layers.3.self_attn.q_proj", true},
-	{"llama", {"o_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.layers.3.self_attn.o_proj", true},
-	{"gpt2", {"c_proj", OOM_PART_TEXT, 0, 1, 1, false}, "transformer.h.1.mlp.c_proj", false},
-	{"llava", {"linear_1", OOM_PART_PROJECTOR, 0, -1, 0, false}, "model.multi_modal_projector.linear_1", false},
-	{"qwen2_5_vl", {"gate_proj", OOM_PART_TOWER, 0, 3, 0, false}, "model.visual.blocks.3.mlp.gate_proj", false},
+	{"bart", {"q_proj", OOM_PART_TEXT, 1, 3, 1, false}, "model.decoder.layers.3.encoder_attn.q_proj", NULL},
+	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.encoder.layers.3.self_attn.q_proj", NULL},
+	{"bart", {"q_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.decoder.layers.3.self_attn.q_proj", "causal-lm"},
+	{"llama", {"o_proj", OOM_PART_TEXT, 0, 3, 0, false}, "model.layers.3.self_attn.o_proj", "causal-lm"},
+	{"gpt2", {"c_proj", OOM_PART_TEXT, 0, 1, 1, false}, "transformer.h.1.mlp.c_proj", NULL},
+	{"llava", {"linear_1", OOM_PART_PROJECTOR, 0, -1, 0, false}, "model.multi_modal_projector.linear_1", NULL},
+	{"qwen2_5_vl", {"gate_proj", OOM_PART_TOWER, 0, 3, 0, false}, "model.visual.blocks.3.mlp.gate_proj", NULL},
 	{"qwen2_5_vl", {"gate_proj", OOM_PART_TEXT, 0, 3, 0, false},
-	 "model.language_model.layers.3.mlp.gate_proj", false},
+	 "model.language_model.layers.3.mlp.gate_proj", NULL},
+	/* the classes for sequence classification, likewise */
+	{"bert", {"dense", OOM_PART_TEXT, 0, -1, 0, false}, "bert.pooler.dense", "seq-cls"},
+	{"bert", {"dense", OOM_PART_TEXT, 0, -1, 0, false}, "cls.predictions.transform.dense", "masked-lm"},
+	{"roberta", {"dense", OOM_PART_TEXT, 0, -1, 0, false}, "classifier.dense", "seq-cls"},
+	{"llama", {"score", OOM_PART_TEXT, 0, -1, 0, false}, "score", "seq-cls"},
+	/* and those for image classification, whose names look like a tower's */
+	{"vit", {"q_proj", OOM_PART_TEXT, 0, 2, 0, false}, "vit.layers.2.attention.q_proj", "image-cls"},
+	{"siglip", {"fc1", OOM_PART_TEXT, 0, 2, 0, false}, "vision_model.encoder.layers.2.mlp.fc1", "image-cls"},
 	/* what the table does not have is made of what there is */
-	{"llama", {"new_proj", OOM_PART_TEXT, 0, 1, 0, false}, "model.layers.1.new_proj", false},
-	{"no such type", {"q_proj", OOM_PART_TEXT, 0, 1, 0, false}, "layers.1.q_proj", false},
-	{"no such type", {"score", OOM_PART_TEXT, 0, -1, 0, false}, "score", false},
+	{"llama", {"new_proj", OOM_PART_TEXT, 0, 1, 0, false}, "model.layers.1.new_proj", NULL},
+	{"no such type", {"q_proj", OOM_PART_TEXT, 0, 1, 0, false}, "layers.1.q_proj", NULL},
+	{"no such type", {"score", OOM_PART_TEXT, 0, -1, 0, false}, "score", NULL},
 };
 
 static void paths(void **state)
@@ -46,7 +54,7 @@ static void paths(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		oom_module_path(oom_module_paths(cases[i].type, cases[i].decoder), &cases[i].at, path);
+		oom_module_path(oom_module_paths(cases[i].type, cases[i].task), &cases[i].at, path);
 		assert_string_equal(path, cases[i].path);
 	}
 }
@@ -65,7 +73,7 @@ static void torn_lines(void **state)
 	wide[sizeof(wide) - 1] = 0;
 	oom_module_path(wide, &at, path);
 	assert_string_equal(path, "layers.2.b");
-	assert_null(oom_module_paths("no such type", false));
+	assert_null(oom_module_paths("no such type", NULL));
 }
 
 int main(void)

@@ -221,13 +221,43 @@ static const struct model_parts kinds[] = {
 	  {"^cls\\.predictions\\.bias$", V}, {"transform.dense", LIN(H, H)}, {"transform.LayerNorm", 2 * H}}},
 };
 
+/* Classifiers: the pooler's dense layer is the model's, RoBERTa's and ELECTRA's are the head's. */
+static const struct model_parts classifiers[] = {
+	{"bert", SIZES, OOM_TASK_SEQ_CLS,
+	 {{"word_embeddings", V * H}, {"position_embeddings", P * H}, {"token_type_embeddings", 2 * H},
+	  {"embeddings.LayerNorm", 2 * H}, {"query", L * LIN(H, H)}, {"key", L * LIN(H, H)},
+	  {"value", L * LIN(H, H)}, {"attention.output.dense", L * LIN(H, H)},
+	  {"attention.output.LayerNorm", L * 2 * H}, {"intermediate.dense", L * LIN(H, F)},
+	  {"^bert\\.encoder\\.layer\\.\\d+\\.output\\.dense\\.", L * LIN(F, H)},
+	  {"^bert\\.encoder\\.layer\\.\\d+\\.output\\.LayerNorm\\.", L * 2 * H},
+	  {"^bert\\.pooler\\.dense\\.", LIN(H, H)}, {"^classifier\\.", LIN(H, 2)}}},
+	{"roberta", SIZES ",\"type_vocab_size\":2", OOM_TASK_SEQ_CLS,
+	 {{"word_embeddings", V * H}, {"position_embeddings", P * H}, {"token_type_embeddings", 2 * H},
+	  {"embeddings.LayerNorm", 2 * H}, {"query", L * LIN(H, H)}, {"key", L * LIN(H, H)},
+	  {"value", L * LIN(H, H)}, {"attention.output.dense", L * LIN(H, H)},
+	  {"attention.output.LayerNorm", L * 2 * H}, {"intermediate.dense", L * LIN(H, F)},
+	  {"^roberta\\.encoder\\.layer\\.\\d+\\.output\\.dense\\.", L * LIN(F, H)},
+	  {"^roberta\\.encoder\\.layer\\.\\d+\\.output\\.LayerNorm\\.", L * 2 * H},
+	  {"^classifier\\.dense\\.", LIN(H, H)}, {"^classifier\\.out_proj\\.", LIN(H, 2)}}},
+	{"electra", SIZES ",\"embedding_size\":96", OOM_TASK_SEQ_CLS,
+	 {{"word_embeddings", V * H}, {"position_embeddings", P * H}, {"token_type_embeddings", 2 * H},
+	  {"embeddings.LayerNorm", 2 * H}, {"query", L * LIN(H, H)}, {"key", L * LIN(H, H)},
+	  {"value", L * LIN(H, H)}, {"attention.output.dense", L * LIN(H, H)},
+	  {"attention.output.LayerNorm", L * 2 * H}, {"intermediate.dense", L * LIN(H, F)},
+	  {"^electra\\.encoder\\.layer\\.\\d+\\.output\\.dense\\.", L * LIN(F, H)},
+	  {"^electra\\.encoder\\.layer\\.\\d+\\.output\\.LayerNorm\\.", L * 2 * H},
+	  {"^classifier\\.dense\\.", LIN(H, H)}, {"^classifier\\.out_proj\\.", LIN(H, 2)}}},
+};
+
 PARTS_TEST(encoders)
 PARTS_TEST(kinds)
+PARTS_TEST(classifiers)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_encoders), cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_classifiers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,12 @@ enum { PATCHES = 16, LABELS = 2 };
 	"\"image_size\":32,\"patch_size\":8,\"num_channels\":3"
 
 static const struct model_parts patches[] = {
+	/* one by its whole path: the model is named like a tower of a composition */
+	{"vit", IMAGE, OOM_TASK_IMAGE_CLS,
+	 {{"^vit\\.embeddings\\.", H + (1 + PATCHES) * H + H * 3 * 8 * 8 + H},
+	  {"^vit\\.layers\\.0\\.", 4 * LIN(H, H) + 4 * H + LIN(H, F) + LIN(F, H)},
+	  {"^vit\\.layers\\.[12]\\.", 2 * (4 * LIN(H, H) + 4 * H + LIN(H, F) + LIN(F, H))},
+	  {"^vit\\.layernorm\\.", 2 * H}, {"classifier", LIN(H, LABELS)}}},
 	/* a class token, patches of 8 by 8, norms first, and a classifier */
 	{"vit", IMAGE, OOM_TASK_IMAGE_CLS,
 	 {{"cls_token", H}, {"position_embeddings", (1 + PATCHES) * H}, {"projection", H * 3 * 8 * 8 + H},
