@@ -152,6 +152,17 @@ struct search {
 	uint32_t found_stack;
 };
 
+/* NAME is on the path, one module or several ("layer.0"). */
+static bool lies_in(const char *path, const char *name)
+{
+	const size_t n = strlen(name);
+
+	for (const char *p = strstr(path, name); p; p = strstr(p + 1, name))
+		if ((p == path || p[-1] == '.') && (p[n] == '.' || !p[n]))
+			return true;
+	return false;
+}
+
 static void consider(struct search *s, const char *path, const struct oom_module_at *at)
 {
 	const size_t n = stack_of(path);
@@ -166,6 +177,8 @@ static void consider(struct search *s, const char *path, const struct oom_module
 	}
 	if ((n != 0) != (at->layer >= 0) || strcmp(last_word(path), at->word) || (shared_experts(path) != NULL) != at->shared)
 		return;
+	if (at->within && !lies_in(path, at->within))
+		return;
 	/* the stack asked for, or the last one that has such a module */
 	if (n && s->met && s->stacks != s->found_stack) {
 		if (s->found_stack > at->stack)
@@ -177,8 +190,8 @@ static void consider(struct search *s, const char *path, const struct oom_module
 		memcpy(s->found, path, strlen(path) + 1);
 }
 
-/* Stars become the layer's number, further ones (lists within a layer) 0. */
-static void number(const char *path, int64_t layer, char out[OOM_PATH_SIZE])
+/* The first star becomes the layer's number, further ones (lists within a layer) that of the element. */
+static void number(const char *path, int64_t layer, int64_t element, char out[OOM_PATH_SIZE])
 {
 	size_t used = 0;
 
@@ -188,9 +201,20 @@ static void number(const char *path, int64_t layer, char out[OOM_PATH_SIZE])
 			continue;
 		}
 		used += (size_t)snprintf(out + used, 24, "%lld", (long long)(layer < 0 ? 0 : layer));
-		layer = 0;
+		layer = element;
 	}
 	out[used] = 0;
+}
+
+/* A Sequential of which one child has parameters (ResNet's classifier.1), and a list (Gemma 3n's altup_projections.*):
+ * both have none of their own.
+ * CHILDREN: the table behind the parenthesis. */
+static void add_only_child(char path[OOM_PATH_SIZE], const char *children)
+{
+	const size_t n = strcspn(children, ",()\n"), used = strlen(path);
+
+	if (n && children[n] == ')' && strspn(children, "*0123456789") == n && used + n + 2 < OOM_PATH_SIZE)
+		snprintf(path + used, OOM_PATH_SIZE - used, ".%.*s", (int)n, children);
 }
 
 static void look_through(struct search *s, const char *paths, const struct oom_module_at *at, bool parents)
@@ -198,8 +222,11 @@ static void look_through(struct search *s, const char *paths, const struct oom_m
 	struct walk w = {.at = paths ? paths : "", .parents = parents};
 
 	memset(s, 0, sizeof(*s));
-	while (next_leaf(&w))
+	while (next_leaf(&w)) {
 		consider(s, w.path, at);
+		if (at->plain && w.cut && !strcmp(s->found, w.path))
+			add_only_child(s->found, w.at);
+	}
 }
 
 /* A model without layers of text is no composition, though its own name may be a tower's ("vit", "vision_model"). */
@@ -232,10 +259,29 @@ static bool dense_like_shared(struct search *s, const char *paths, const struct 
 	return true;
 }
 
+static bool in_list(const char *path)
+{
+	const char *star = strchr(path, '*');
+
+	return star && strchr(star + 1, '*');
+}
+
+static bool listed_outside(const char *path, const struct oom_module_at *at)
+{
+	const size_t n = strlen(path);
+
+	return at->layer < 0 && n > 2 && !strcmp(path + n - 2, ".*");
+}
+
 bool oom_module_path(const char *paths, const struct oom_module_at *at, char path[OOM_PATH_SIZE])
 {
+	/* a type of which some modules are known to be mistaken for others */
+	const bool approximate = paths && *paths == '?';
 	struct search s;
+	int64_t element = 0;
 
+	if (approximate)
+		paths++;
 	look_for(&s, paths, at, false);
 	if (!*s.found && !(!at->shared && at->layer >= 0 && dense_like_shared(&s, paths, at)))
 		look_for(&s, paths, at, true);
@@ -249,12 +295,22 @@ bool oom_module_path(const char *paths, const struct oom_module_at *at, char pat
 		look_for(&s, paths, &first, false);
 		s.met += *s.found ? at->nth : 0;
 	}
-	if (*s.found)
-		number(s.found, at->layer, path);
-	else if (at->layer >= 0)
+	/* elements of a list within the layer have the same names, and are met one after the other */
+	if (s.met == 1 && at->nth && in_list(s.found)) {
+		element = at->nth;
+		s.met = at->nth + 1;
+	}
+	if (listed_outside(s.found, at)) {
+		number(s.found, at->nth, 0, path);
+		s.met = at->nth + 1;
+	} else if (*s.found) {
+		number(s.found, at->layer, element, path);
+	} else if (at->layer >= 0) {
 		snprintf(path, OOM_PATH_SIZE, "%.120s.%lld%s%.80s", *s.own ? s.own : "layers",
 			 (long long)at->layer, *at->word ? "." : "", at->word);
-	else
+	} else {
 		snprintf(path, OOM_PATH_SIZE, "%.200s", at->word);
-	return s.met > at->nth;
+	}
+	/* what is the layer's own, in no module of it, needs the stack's name only */
+	return !approximate && (s.met > at->nth || (at->layer >= 0 && !*at->word && *s.own));
 }

@@ -18,6 +18,8 @@ struct oom_module_at {
 	int64_t layer;          /* number in its stack; -1: outside of any */
 	uint32_t nth;           /* modules of the same word and the next line's kind met before in the layer, or in the part */
 	bool shared;            /* of experts that every token goes through */
+	bool plain;             /* of a weight or a bias, as the leaves have */
+	const char *within;     /* NULL, or a module on the path before the word */
 };
 
 enum { OOM_PATH_SIZE = 240 };

@@ -42,6 +42,8 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 		*p = (struct oom_param){.elems = elems,
 					.name = name,
 					.scope = t->scope,
+					.within = t->selection.within,
+					.number = (int32_t)t->selection.layer,
 					.flags = flags | (t->frozen ? OOM_P_FROZEN : 0) |
 						 (t->selection.shared ? OOM_P_SHARED : 0),
 					.rows = (uint32_t)rows,

@@ -101,7 +101,7 @@ enum oom_param_flags {
 };
 struct oom_param {
 	uint64_t elems;
-	const char *name, *scope;
+	const char *name, *scope, *within;
 	uint32_t flags;
 	uint32_t rows, cols, mid; /* of a matrix (cols = last dimension, mid = the one before it
 				   * when there are three); rows 0 for vectors */
@@ -111,6 +111,7 @@ struct oom_param {
 	bool in_layer;          /* of a stack of layers */
 	uint8_t adapted;        /* the plan's LoRA: 0 not asked yet, 1 leaves it, 2 adapts it */
 	uint32_t unit;          /* 1 + the layer it belongs to; 0: none */
+	int32_t number;         /* selection.layer when it was made */
 	/* while recording */
 	int32_t grad;           /* row, or -1 */
 	uint16_t edges, got;    /* nodes that use it, and those whose gradient has come */
@@ -250,6 +251,8 @@ struct oom_selection {
 	uint8_t part;           /* enum oom_model_part */
 	int64_t layer;          /* number in its stack; -1: outside */
 	bool shared;            /* in a mixture's shared experts */
+	/* NULL, or a module that the name must lie in, where a layer has two with equal modules ("linear_attn") */
+	const char *within;
 	const char *outside;    /* the scope that the layer was entered with: no module of its own */
 	uint32_t depth;         /* layers of that stack */
 	uint32_t stack, stacks[OOM_PART_PROJECTOR + 1]; /* its number; those begun, by part */

@@ -38,10 +38,16 @@ void oom_selection_pass(struct oom_tape *t)
 	t->selection.part = OOM_PART_TEXT;
 	t->selection.layer = -1;
 	t->selection.shared = false;
+	t->selection.within = NULL;
 	t->prompted = t->joined = false;
 	for (size_t i = 0; i < sizeof(t->prompts) / sizeof(t->prompts[0]); i++)
 		t->prompts[i] = oom_none();
 	t->token_rows = t->bank = oom_none();
+}
+
+static bool equal(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
 }
 
 /* Modules of the same word before p, in its layer or outside of all. */
@@ -52,10 +58,32 @@ static uint32_t met_before(const struct oom_tape *t, const struct oom_param *p, 
 	for (const struct oom_param *q = p; q-- > t->params;) {
 		if (q->unit != p->unit && p->unit)
 			break;
-		n += q->unit == p->unit && q->name == p->name && q->scope && !strcmp(q->scope, word) &&
-		     !((q->flags ^ p->flags) & OOM_P_SHARED);
+		n += q->unit == p->unit && q->number == p->number && q->name == p->name && equal(q->scope, word) &&
+		     equal(q->within, p->within) && !((q->flags ^ p->flags) & OOM_P_SHARED);
 	}
 	return n;
+}
+
+/* A parameter told with its module ("encoder_attn_layer_norm.weight") where nothing else says which: the module's path
+ * less its last word, which the parameter's name has. */
+static bool path_of_told(const struct oom_tape *t, const struct oom_param *p, const struct oom_module_at *there,
+			 char path[OOM_PATH_SIZE])
+{
+	const size_t n = strcspn(p->name, ".");
+	struct oom_module_at at = *there;
+	char word[40];
+	char *last;
+
+	if (*at.word || !p->name[n] || n >= sizeof(word))
+		return false;
+	snprintf(word, sizeof(word), "%.*s", (int)n, p->name);
+	at.word = word;
+	if (!oom_module_path(t->selection.paths, &at, path))
+		return false;
+	last = strrchr(path, '.');
+	if (last)
+		*last = 0;
+	return last != NULL;
 }
 
 bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char path[OOM_PATH_SIZE])
@@ -71,9 +99,11 @@ bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char pa
 		.layer = s->layer,
 		.nth = met_before(t, p, scope),
 		.shared = (p->flags & OOM_P_SHARED) != 0,
+		.plain = equal(p->name, "weight") || equal(p->name, "bias"),
+		.within = p->within,
 	};
 
-	return oom_module_path(s->paths, &at, path);
+	return path_of_told(t, p, &at, path) || oom_module_path(s->paths, &at, path);
 }
 
 static bool part_frozen(const struct oom_plan *p, enum oom_model_part part)
@@ -116,8 +146,7 @@ void oom_select(struct oom_tape *t, struct oom_param *p)
 
 	if (!s->by_name || p->flags & OOM_P_LORA || oom_plan_adapted(plan))
 		return;
-	/* a name that is guessed is right where there are no others, and silent nowhere else */
-	if (!oom_param_path(t, p, path) && t->task == OOM_TASK_IMAGE_CLS && (*plan->freeze || *plan->train) && !t->warning)
+	if (!oom_param_path(t, p, path) && (*plan->freeze || *plan->train) && !t->warning)
 		t->warning = "freeze and train: the names of some modules of this model are guesses, and with them "
 			     "what trains: look at the number of trainable parameters";
 	if (named_by_head(t, p))

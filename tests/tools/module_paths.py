@@ -8,6 +8,7 @@ config built on the meta device.  Types whose decoder is a class of its own besi
 NAME:causal-lm; classifiers of texts whose first line is another task's have one, NAME:seq-cls, as have those of images
 (NAME:image-cls).  Children are in parentheses behind their parent, siblings divided by commas; a *
 stands for the number of a ModuleList's element.  Types with the same modules share a line (names joined by blanks).
+A ? before the modules marks the types of APPROXIMATE.
 """
 import contextlib, json, signal, sys, warnings
 
@@ -16,6 +17,9 @@ from transformers.initialization import no_init_weights
 
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
+# types of which the recording is known not to tell some modules apart: names taken from their lines are announced
+APPROXIMATE = {"afmoe", "deepseek_v4", "dia", "ernie4_5_moe", "fsmt", "moshi", "perceiver", "reformer",
+               "switch_transformers", "t5gemma"}
 ORDER = ("image-text", "seq2seq", "causal-lm", "masked-lm", "seq-cls", "image-cls", "speech-seq2seq", "base")
 
 
@@ -70,18 +74,24 @@ def listed(name, word):
 
 def main():
     rows = {}
+
+    def add(text, name):
+        if name.split(":")[0] in APPROXIMATE:
+            text = "?" + text
+        rows.setdefault(text, []).append(name)
+
     for line in open(sys.argv[1]):
         name, data = line.rstrip("\n").split("\t")
         archs = json.loads(data).get("architectures", {})
         keys = [k for k in ORDER if k in archs] + [k for k in archs if k not in ORDER]
         whole = next((text for text in (listed(name, archs[k]) for k in keys) if text), None)
         if whole:
-            rows.setdefault(whole, []).append(name)
+            add(whole, name)
         for task in ("causal-lm", "seq-cls", "image-cls"):
             own = task in archs and (task != "causal-lm" or "seq2seq" in archs)
             part = listed(name, archs[task]) if own else None
             if part and part != whole:
-                rows.setdefault(part, []).append(f"{name}:{task}")
+                add(part, f"{name}:{task}")
     for text, names in sorted(rows.items(), key=lambda r: r[1][0]):
         print(" ".join(names), text, sep="\t")
 

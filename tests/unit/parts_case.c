@@ -93,6 +93,29 @@ static void check_model(struct asked *a)
 			check_part(a, p, &whole);
 }
 
+bool parts_guessed(const char *json, enum oom_task task, const char *freeze)
+{
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct oom_plan p = oom_plan_default();
+	struct oom_error err = {{0}};
+	struct oom_keys keys = {0};
+	struct oom_model *model;
+	struct oom_eval e;
+	bool guessed;
+
+	p.task = task;
+	p.seq_len = 16;
+	if (oom_keys_parse(&keys, json, strlen(json), "config.json", &err) || oom_model_new(&model, &keys, &err) ||
+	    oom_plan_set(&p, oom_knob_find("freeze"), freeze, &err) ||
+	    oom_evaluate(ev, model, &p, OOM_EVAL_FAST, &e, &err))
+		fail_msg("%s: %s", json, err.text);
+	guessed = strstr(e.warning, "are guesses") != NULL;
+	oom_model_free(model);
+	oom_keys_release(&keys);
+	oom_evaluator_free(ev);
+	return guessed;
+}
+
 void parts_check(const struct model_parts *rows, size_t n)
 {
 	int bad = 0;

@@ -10,6 +10,7 @@
 #ifndef OOM_TESTS_PARTS_CASE_H
 #define OOM_TESTS_PARTS_CASE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +49,8 @@ struct model_parts {
 	struct part part[MAX_PARTS];
 };
 
+/* Freezing by that name warns that names are guesses. */
+bool parts_guessed(const char *json, enum oom_task task, const char *freeze);
 /* Fails after the last row when any was wrong, having said which. */
 void parts_check(const struct model_parts *rows, size_t n);
 #define PARTS_TEST(rows)                                                                        \

@@ -305,9 +305,24 @@ static const struct model_parts dense[] = {
 
 PARTS_TEST(dense)
 
+/* Where modules go by names that are not theirs (Moshi's q_proj.linear), or by none of the table's (Zamba's shared
+ * layers), a choice by name says so, whatever the task; elsewhere it does not. */
+static void guesses_are_announced(void **state)
+{
+	(void)state;
+	assert_true(parts_guessed("{\"model_type\":\"moshi\"}", OOM_TASK_CAUSAL_LM, "embed_tokens"));
+	assert_true(parts_guessed("{\"model_type\":\"zamba\"}", OOM_TASK_SEQ_CLS, "embed_tokens"));
+	assert_true(parts_guessed("{\"model_type\":\"funnel\"}", OOM_TASK_MASKED_LM, "embeddings"));
+	assert_false(parts_guessed("{\"model_type\":\"llama\"}", OOM_TASK_CAUSAL_LM, "embed_tokens"));
+	assert_false(parts_guessed("{\"model_type\":\"qwen3\"}", OOM_TASK_SEQ_CLS, "embed_tokens"));
+	assert_false(parts_guessed("{\"model_type\":\"bert\"}", OOM_TASK_SEQ_CLS, "embeddings"));
+	assert_false(parts_guessed("{\"model_type\":\"t5\"}", OOM_TASK_SEQ2SEQ, "encoder"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(guesses_are_announced),
 		cmocka_unit_test(test_dense),
 	};
 

@@ -89,6 +89,16 @@ static const struct model_parts patches[] = {
 };
 
 static const struct model_parts stages[] = {
+	/* convolutions of one name in every layer; the first of a stage changes the width beside them */
+	{"resnet", "\"embedding_size\":16,\"hidden_sizes\":[32,64],\"depths\":[2,1]", OOM_TASK_IMAGE_CLS,
+	 {{"^resnet\\.embedder\\.", 3 * 16 * 49 + 2 * 16},
+	  {"stages.0.layers.0.shortcut", 16 * 32 + 2 * 32},
+	  {"stages.0.layers.0.layer.0", 16 * 8 + 2 * 8}, {"stages.0.layers.0.layer.1", 8 * 8 * 9 + 2 * 8},
+	  {"stages.0.layers.0.layer.2", 8 * 32 + 2 * 32}, {"stages.0.layers.1.layer.0", 32 * 8 + 2 * 8},
+	  {"stages.0.layers.1.layer.1.conv", 8 * 8 * 9}, {"stages.0.layers.1.layer.1.norm", 2 * 8},
+	  {"stages.0.layers.1.layer.2", 8 * 32 + 2 * 32}, {"stages.1.layers.0.shortcut", 32 * 64 + 2 * 64},
+	  {"stages.1.layers.0.layer.0", 32 * 16 + 2 * 16}, {"stages.1.layers.0.layer.1", 16 * 16 * 9 + 2 * 16},
+	  {"stages.1.layers.0.layer.2", 16 * 64 + 2 * 64}, {"classifier.1", LIN(64, LABELS)}}},
 	{"hiera", "\"embed_dim\":24,\"image_size\":[32,32],\"patch_size\":[3,3],\"patch_stride\":[2,2],"
 	 "\"patch_padding\":[1,1],\"depths\":[1,1],\"num_heads\":[1,2],\"mlp_ratio\":2.0,"
 	 "\"masked_unit_size\":[4,4],\"query_stride\":[2,2],\"num_query_pool\":1,\"drop_path_rate\":0.0",

@@ -75,7 +75,12 @@ static struct oom_val aria_text_block(struct oom_tape *t, const void *ctx, uint3
 	if (a->d_shared) {
 		const struct oom_dim shared = D(a->d_shared);
 
-		y = oom_op_add(t, y, oom_gated_mlp(t, h, a->act, shared, a->mlp_bias));
+		struct oom_val own;
+
+		t->selection.shared = true;
+		own = oom_gated_mlp(t, h, a->act, shared, a->mlp_bias);
+		t->selection.shared = false;
+		y = oom_op_add(t, y, own);
 	}
 	oom_forget(&f, h);
 	return oom_leave(&f, oom_op_add(t, x, y));

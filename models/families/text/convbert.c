@@ -48,6 +48,7 @@ static struct oom_val convbert_separable(struct oom_tape *t, const struct oom_ar
 	x = oom_op_conv_depthwise(t, "depthwise", x, convbert_of(a)->kernel, false, t->m_bs,
 				  D(a->d_model));
 	x = oom_op_conv(t, "pointwise", x, all.n, a->d_model, false, t->m_bs, all);
+	t->scope = "key_conv_attn_layer";
 	return oom_op_add_inplace(t, x, oom_param(t, "bias", 0, all.n, 0));
 }
 

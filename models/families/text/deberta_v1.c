@@ -111,6 +111,7 @@ static struct oom_val deberta_v1_attention(struct oom_tape *t, const struct debe
 
 	x = oom_name(&f, oom_op_linear(t, "in_proj", x, D(3 * a->d_model), 0));
 	oom_op_split(t, oom_op_heads(t, x), 3, parts, p);
+	t->scope = "self";
 	p[0] = oom_op_add(t, p[0], oom_param(t, "q_bias", 0, a->d_model, OOM_P_FP32));
 	p[2] = oom_op_add(t, p[2], oom_param(t, "v_bias", 0, a->d_model, OOM_P_FP32));
 	p[0] = oom_op_unary(t, OOM_SCALE, p[0]);

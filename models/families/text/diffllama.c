@@ -116,8 +116,12 @@ static struct oom_val dynamic_mask(struct oom_tape *t, const struct oom_decoder_
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim kv = {a->n_kv_heads, "n_kv_heads"};
-	struct oom_val A = oom_param(t, "A", 0, a->n_kv_heads, 0), m, fill;
+	const char *scope = t->scope;
+	struct oom_val A, m, fill;
 
+	t->scope = "self_attn";
+	A = oom_param(t, "A", 0, a->n_kv_heads, 0);
+	t->scope = scope;
 	m = oom_op_linear(t, "dt_proj", oom_op_merge_heads(t, v), kv, a->qkv_bias ? OOM_BIAS : 0);
 	m = oom_op_unary(t, OOM_EXP, oom_op_mul(t, A, oom_op_unary(t, OOM_SOFTPLUS, m)));
 	m = oom_op_expand(t, m, t->m_bss, kv);

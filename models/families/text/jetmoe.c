@@ -83,12 +83,17 @@ static struct oom_val jetmoe_block(struct oom_tape *t, const void *ctx, uint32_t
 	struct oom_val h, bias;
 
 	(void)i;
-	h = jetmoe_attention(t, l, oom_norm(t, a->norm, "input_layernorm", x, 0));
+	h = oom_norm(t, a->norm, "input_layernorm", x, 0);
+	t->selection.within = "self_attention";
+	h = jetmoe_attention(t, l, h);
+	t->selection.within = NULL;
 	x = oom_name(&f, oom_op_add(t, x, h));
 	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
 	t->scope = "mlp";
 	bias = oom_param(t, "bias", 0, a->d_model, 0);
+	t->selection.within = "mlp";
 	h = oom_op_add(t, oom_moe_parallel_experts(t, &m, h), bias);
+	t->selection.within = NULL;
 	return oom_leave(&f, oom_op_add(t, x, h));
 }
 

@@ -331,7 +331,9 @@ static struct oom_val delta_net_block(struct oom_tape *t, const void *ctx, uint3
 	struct oom_val h;
 
 	h = after ? x : oom_norm(t, a->norm, "input_layernorm", x, 0);
+	t->selection.within = layer & LINEAR ? "linear_attn" : "self_attn";
 	h = layer & LINEAR ? linear_attention(t, a, h) : full_attention(t, l, h);
+	t->selection.within = NULL;
 	if (after)
 		h = oom_norm(t, a->norm, "post_attention_layernorm", h, 0);
 	x = oom_name(&f, oom_op_add(t, x, h));

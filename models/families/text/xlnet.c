@@ -66,6 +66,7 @@ static struct oom_val xlnet_core(struct oom_tape *t, const struct xlnet_layer *l
 	struct oom_frame f = {.t = t};
 	struct oom_val ac, bd, s, y;
 
+	t->scope = "rel_attn";
 	ac = oom_op_bmm(t, "ac", xlnet_biased(t, a, "r_w_bias", p[0]), p[1], t->m_bss, heads,
 			a->head_dim);
 	ac = oom_name(&f, ac);
@@ -171,6 +172,7 @@ static struct oom_val xlnet_model(struct oom_tape *t, const struct oom_arch *a,
 	struct oom_frame f = {.t = t};
 	struct oom_val x;
 
+	t->scope = "transformer";
 	oom_param(t, "mask_emb", 0, a->d_model, OOM_P_UNUSED);
 	t->scope = "word_embedding";
 	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);

@@ -120,7 +120,8 @@ static void used_linear(struct oom_tape *t, const char *name, uint64_t out, uint
 	struct oom_adapter_param q[OOM_ADAPTER_PARAMS];
 	size_t n;
 
-	used(t, name, out, in, OOM_P_LINEAR, true);
+	t->scope = name;
+	used(t, "weight", out, in, OOM_P_LINEAR, true);
 	used(t, "bias", 0, out, 0, true);
 	n = oom_adapter_params(t, name, in, out, 0, q);
 	for (size_t i = 0; i < n; i++)
@@ -142,6 +143,7 @@ static void pooling_head(struct oom_frame *f, const struct oom_arch *a, uint64_t
 	t->grad = false;
 	t->scope = "head";
 	used(t, "probe", 1, d, 0, false);
+	t->scope = "attention";
 	used(t, "in_proj_weight", 3 * d, d, 0, false);
 	used(t, "in_proj_bias", 0, 3 * d, 0, false);
 	if (t->amp)
@@ -151,8 +153,9 @@ static void pooling_head(struct oom_frame *f, const struct oom_arch *a, uint64_t
 	oom_name(graph, oom_op_copy(t, "contiguous", oom_new(t, "key and value",
 							     oom_tokens_of(t, n), both, dt)));
 	used_linear(t, "out_proj", d, d);
-	used(t, "layernorm.weight", 0, d, OOM_P_NORM, false);
-	used(t, "layernorm.bias", 0, d, OOM_P_NORM, false);
+	t->scope = "layernorm";
+	used(t, "weight", 0, d, OOM_P_NORM, false);
+	used(t, "bias", 0, d, OOM_P_NORM, false);
 	used_linear(t, "fc1", a->d_ff, d);
 	used_linear(t, "fc2", d, a->d_ff);
 	oom_leave(&module, oom_none());
@@ -240,8 +243,9 @@ static struct oom_val clip_tower(struct oom_frame *f, const struct oom_arch *a, 
 		       oom_name(&tower, x));
 	/* CLIP norms the class token alone, for a result nobody reads */
 	if (kind->class_token) {
-		used(t, "post_layernorm.weight", 0, a->d_model, OOM_P_NORM, false);
-		used(t, "post_layernorm.bias", 0, a->d_model, OOM_P_NORM, false);
+		t->scope = "post_layernorm";
+		used(t, "weight", 0, a->d_model, OOM_P_NORM, false);
+		used(t, "bias", 0, a->d_model, OOM_P_NORM, false);
 	} else {
 		x = oom_op_layer_norm(t, "post_layernorm", x, 0, true, true);
 	}

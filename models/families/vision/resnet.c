@@ -55,14 +55,18 @@ static void resnet_parse(struct oom_arch *a)
 		oom_read_fail(r, "depths, groups_width or embedding_size out of range");
 }
 
-static struct oom_map resnet_conv(struct oom_tape *t, struct oom_map m, uint64_t out,
+/* WITHIN: where it stands in its layer. */
+static struct oom_map resnet_conv(struct oom_tape *t, const char *within, struct oom_map m, uint64_t out,
 				  uint64_t kernel, uint64_t stride, uint64_t groups,
 				  enum oom_act act)
 {
-	return oom_conv_bn_act(t, m,
-			       &(struct oom_conv){.out = out, .kernel = kernel, .stride = stride,
-						  .pad = kernel / 2, .groups = groups},
-			       act);
+	t->selection.within = within;
+	m = oom_conv_bn_act(t, m,
+			    &(struct oom_conv){.out = out, .kernel = kernel, .stride = stride,
+					       .pad = kernel / 2, .groups = groups},
+			    act);
+	t->selection.within = NULL;
+	return m;
 }
 
 /* x * sigmoid(expand(relu(reduce(mean(x))))) */
@@ -75,8 +79,10 @@ static struct oom_map squeeze_excite(struct oom_tape *t, struct oom_map m, uint6
 
 	m = oom_arg_map(&f, m);
 	p.x = oom_name(&f, oom_global_pool(t, m));
+	t->selection.within = "layer.2.attention";
 	p = oom_map_act(t, OOM_ACT_RELU, oom_conv2d(t, "attention.0", p, &reduce));
 	p = oom_map_act(t, OOM_ACT_SIGMOID, oom_conv2d(t, "attention.2", p, &expand));
+	t->selection.within = NULL;
 	m.x = oom_op_mul(t, m.x, p.x);
 	return oom_leave_map(&f, m);
 }
@@ -91,18 +97,18 @@ static struct oom_map resnet_branch(struct oom_tape *t, const struct oom_arch *a
 	const bool early = c->down_in_bottleneck;
 
 	if (((const struct resnet_kind *)a->type->kind)->grouped) {
-		m = resnet_conv(t, m, out, 1, 1, 1, a->act);
-		m = resnet_conv(t, m, out, 3, stride, groups, a->act);
+		m = resnet_conv(t, "layer.0", m, out, 1, 1, 1, a->act);
+		m = resnet_conv(t, "layer.1", m, out, 3, stride, groups, a->act);
 		if (c->squeeze)
 			m = squeeze_excite(t, m, (uint64_t)nearbyint((double)in / 4));
-		return resnet_conv(t, m, out, 1, 1, 1, OOM_ACT_NONE);
+		return resnet_conv(t, c->squeeze ? "layer.3" : "layer.2", m, out, 1, 1, 1, OOM_ACT_NONE);
 	}
 	if (c->basic)
-		return resnet_conv(t, resnet_conv(t, m, out, 3, stride, 1, a->act), out, 3, 1, 1,
-				   OOM_ACT_NONE);
-	m = resnet_conv(t, m, mid, 1, early ? stride : 1, 1, a->act);
-	m = resnet_conv(t, m, mid, 3, early ? 1 : stride, 1, a->act);
-	return resnet_conv(t, m, out, 1, 1, 1, OOM_ACT_NONE);
+		return resnet_conv(t, "layer.1", resnet_conv(t, "layer.0", m, out, 3, stride, 1, a->act), out,
+				   3, 1, 1, OOM_ACT_NONE);
+	m = resnet_conv(t, "layer.0", m, mid, 1, early ? stride : 1, 1, a->act);
+	m = resnet_conv(t, "layer.1", m, mid, 3, early ? 1 : stride, 1, a->act);
+	return resnet_conv(t, "layer.2", m, out, 1, 1, 1, OOM_ACT_NONE);
 }
 
 /* m is the caller's. */
@@ -114,8 +120,10 @@ static struct oom_map resnet_layer(struct oom_tape *t, const struct oom_arch *a,
 	struct oom_map shortcut = m, y = resnet_branch(t, a, m, out, stride);
 
 	if (m.c != out || stride != 1) {
+		t->selection.within = "shortcut";
 		shortcut = oom_conv2d(t, "shortcut.convolution", m, &project);
 		shortcut = oom_batch_norm(t, "shortcut.normalization", shortcut);
+		t->selection.within = NULL;
 		shortcut = oom_name_map(&f, shortcut);
 	}
 	y.x = oom_op_add_inplace(t, y.x, shortcut.x);
@@ -141,8 +149,11 @@ static struct oom_map resnet_encoder(struct oom_tape *t, const struct oom_arch *
 
 	/* embedding_output, and the loop's variable */
 	m = oom_name_map(&f, oom_arg_map(&f, m));
-	for (uint64_t i = 0; i < resnet_of(a)->n && !t->status; i++)
+	for (uint64_t i = 0; i < resnet_of(a)->n && !t->status; i++) {
+		t->selection.layer = (int64_t)i;
 		m = oom_rename_map(&f, m, resnet_stage(t, a, i, m));
+	}
+	t->selection.layer = -1;
 	return oom_leave_map(&f, m);
 }
 
@@ -153,7 +164,7 @@ static struct oom_val resnet_step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_map m = oom_pixels(t, a);
 
 	oom_no_checkpointing(t);
-	m = resnet_conv(t, m, resnet_of(a)->embed, small ? 3 : 7, 2, 1, a->act);
+	m = resnet_conv(t, NULL, m, resnet_of(a)->embed, small ? 3 : 7, 2, 1, a->act);
 	if (!small)
 		m = oom_max_pool(t, m, 3, 2, 1);
 	m = oom_name_map(&f, resnet_encoder(t, a, m));
