@@ -121,6 +121,7 @@ struct oom_crash {
 	char budget[230], went_on[96];
 	/* "folder/file.py:12, in function: code", the innermost line that lies in no installed package; or "" */
 	char own_line[200];
+	char line_name[48];                     /* a setting that this line's code names, "args.crop_size"; or "" */
 	char program_total[140];                /* what XLA says its program needs, in parts, or "" */
 	uint64_t host_states;                   /* the number of parameters whose states are on the host; 0: none */
 	uint64_t set;                           /* bits of the fixes that the run's options already apply */

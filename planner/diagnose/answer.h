@@ -19,7 +19,7 @@ static inline bool oom_does_either(enum oom_activity a)
 	return a == OOM_ACTIVITY_EITHER || a == OOM_ACTIVITY_LIBRARY;
 }
 
-enum { OOM_PROGRAM_MARKS = 14, OOM_PROGRAM_BASES = 4 };
+enum { OOM_PROGRAM_MARKS = 14, OOM_PROGRAM_BASES = 8 };
 struct oom_program {
 	const char *name;       /* "vllm"; "": none showed, the runtime speaks */
 	const char *title;      /* of a sentence: "vLLM" */
@@ -110,8 +110,10 @@ enum oom_told_about {
 	OOM_ABOUTS
 };
 enum oom_told_about oom_told_about(const struct oom_crash_told *t);
-/* told_names.c: the same of a name; and the batch that a log prints. */
+/* told_names.c: the same of a name; told_batch.c: the batch that a log prints, or that was tried. */
 enum oom_told_about oom_told_about_name(const char *name, size_t n);
+/* A batch of one was tried, whatever the command says. */
+void oom_told_batch_of_one(struct oom_crash *c);
 void oom_told_printed(struct oom_crash *c, const char *begin, const char *end);
 /* The first option that is about it; NULL: none is told. */
 const struct oom_crash_told *oom_told_first(const struct oom_crash *c, enum oom_told_about about);

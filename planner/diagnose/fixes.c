@@ -134,7 +134,7 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 static bool is_set(const struct oom_crash *c, enum oom_lever l)
 {
 	/* one input at a time */
-	if (l == OOM_LEVER_REQUESTS && (c->set & OOM_SET(OOM_LEVER_BATCH)) && !shares(c))
+	if ((l == OOM_LEVER_REQUESTS || (l == OOM_LEVER_EVAL_BATCH && !c->trains)) && (c->set & OOM_SET(OOM_LEVER_BATCH)) && !shares(c))
 		return true;
 	return l != OOM_LEVER_KV && !(l == OOM_LEVER_TILE && c->part == OOM_PART_IMAGE) && (c->set & OOM_SET(l)) != 0;
 }
@@ -336,7 +336,7 @@ static void fix_at_least(const struct asked *q, struct oom_crash_answer *a)
 		if (oom_lever_own(c, of_its_own[i]))
 			add(c, a, "", of_its_own[i]);
 	if (levers && !a->n_fix)
-		add(c, a, "", work == OOM_WORK_TRAINING ? OOM_LEVER_BATCH : OOM_LEVER_OTHERS);
+		add(c, a, "", work != OOM_WORK_TRAINING ? OOM_LEVER_OTHERS : is_set(c, OOM_LEVER_BATCH) ? OOM_LEVER_LENGTH : OOM_LEVER_BATCH);
 	if (!levers) {
 		oom_fixes_open(c, cause, a);
 		fix_by_pieces(q, a);
@@ -352,7 +352,7 @@ static void put_told_first(struct oom_crash_answer *a)
 	for (size_t i = 0; i < a->n_fix; i++) {
 		char one[sizeof(a->fix[0])];
 
-		if (!strstr(a->fix[i], " -> "))
+		if (!strstr(a->fix[i], " -> ") && !strstr(a->fix[i], " the line's "))
 			continue;
 		memcpy(one, a->fix[i], sizeof(one));
 		memmove(a->fix[to + 1], a->fix[to], (i - to) * sizeof(a->fix[0]));

@@ -107,6 +107,48 @@ static int shown(const char *from, const char *to, int most)
 	return to - from < most ? (int)(to - from) : most;
 }
 
+static bool of_name(char ch)
+{
+	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || digit(ch) || ch == '_';
+}
+
+/* "args.crop_size", "FLAGS.max_n_frames", "cfg.DATA.IMG_SIZE", "self.max_len": what a script calls its settings, and among
+ * them one of how many or how large. */
+static bool is_setting(const char *from, const char *to)
+{
+	static const char *const holders[] = {"args", "arg", "opt", "opts", "options", "FLAGS", "flags", "cfg", "CFG", "config", "conf", "hparams", "hps", "hp", "params", "settings", "self"};
+	const char *dot = from, *last = to;
+
+	while (dot < to && *dot != '.')
+		dot++;
+	while (last > dot && last[-1] != '.')
+		last--;
+	if (dot == to || last == dot || last == to || oom_told_about_name(last, (size_t)(to - last)) == OOM_ABOUT_ELSE)
+		return false;
+	for (size_t i = 0; i < COUNT(holders); i++)
+		if ((size_t)(dot - from) == strlen(holders[i]) && !memcmp(from, holders[i], strlen(holders[i])))
+			return true;
+	return false;
+}
+
+/* The first such name of the code. */
+static void name_setting(struct oom_crash *c, struct oom_span code)
+{
+	c->line_name[0] = 0;
+	for (const char *p = code.from; p < code.to; p++) {
+		const char *to = p;
+
+		while (to < code.to && (of_name(*to) || (*to == '.' && to + 1 < code.to && of_name(to[1]))))
+			to++;
+		/* a call is none */
+		if (to > p && (to == code.to || *to != '(') && (size_t)(to - p) < sizeof(c->line_name) && is_setting(p, to)) {
+			snprintf(c->line_name, sizeof(c->line_name), "%.*s", (int)(to - p), p);
+			return;
+		}
+		p = to > p ? to - 1 : p;
+	}
+}
+
 static void keep(struct oom_crash *c, const struct frame *f, struct oom_span code)
 {
 	const char *const path = tail(&f->path), *end = f->function.from;
@@ -117,6 +159,7 @@ static void keep(struct oom_crash *c, const struct frame *f, struct oom_span cod
 	snprintf(c->own_line, sizeof(c->own_line), "%.*s:%.*s, in %.*s%s%.*s", shown(path, f->path.to, 60), path,
 		 shown(f->number.from, f->number.to, 8), f->number.from, shown(f->function.from, end, 40), f->function.from,
 		 code.to > code.from ? ": " : "", shown(code.from, code.to, 80), code.from);
+	name_setting(c, code);
 }
 
 void oom_decode_own_line(struct oom_crash *c, const char *begin, const char *at, const char *end)
@@ -124,7 +167,7 @@ void oom_decode_own_line(struct oom_crash *c, const char *begin, const char *at,
 	char buf[32 << 10];
 	struct oom_span s;
 
-	c->own_line[0] = 0;
+	c->own_line[0] = c->line_name[0] = 0;
 	if (!c->traceback || oom_program_of(c)->activity == OOM_ACTIVITY_SERVES || oom_program_of(c)->activity == OOM_ACTIVITY_INFERS ||
 	    !oom_traceback(begin, at, end, &s))
 		return;

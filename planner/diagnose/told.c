@@ -83,6 +83,9 @@ static const struct {
 	{"ppo_micro_batch_size_per_gpu", NULL, 1, 0},
 	{"log_prob_micro_batch_size_per_gpu", NULL, 1, 0},
 	{"max_tokens_per_gpu", NULL, 256, 0},
+	{"ppo_max_token_len_per_gpu", NULL, 256, 0},
+	{"log_prob_max_token_len_per_gpu", NULL, 256, 0},
+	{"use_dynamic_bsz", NULL, FLAG, 0},
 	{"train_batch_size", NULL, 1, OOM_ABOUT_BATCH},
 	{"vae_batch_size", NULL, 1, 0},
 	{"batch_size", NULL, 1, OOM_ABOUT_BATCH},
@@ -240,6 +243,13 @@ const struct oom_crash_told *oom_told_first(const struct oom_crash *c, enum oom_
 		if (rows[c->told[i].row].about == about)
 			return &c->told[i];
 	return NULL;
+}
+
+void oom_told_batch_of_one(struct oom_crash *c)
+{
+	for (size_t i = 0; i < c->n_told; i++)
+		if (rows[c->told[i].row].about == OOM_ABOUT_BATCH)
+			c->told[i].value = 1;
 }
 
 bool oom_told_off(const char *name, size_t n)

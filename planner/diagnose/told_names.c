@@ -1,5 +1,5 @@
 /* What a script of one's own was told: what its options are about, by the words of their names ("--batchsize",
- * "IMS_PER_BATCH", "audio_seqlen", "--crop-size"), and the batch that its log prints. */
+ * "IMS_PER_BATCH", "audio_seqlen", "--crop-size"). */
 #include <ctype.h>
 #include <string.h>
 
@@ -69,40 +69,4 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n)
 	if (ends_in_one(letters, k, counts))
 		return OOM_ABOUT_COUNT;
 	return ends_in_one(letters, k, sides) ? OOM_ABOUT_SIDE : OOM_ABOUT_ELSE;
-}
-
-/* "Instantaneous batch size per device = 8", "batch size: 16", "Training batch size is 188": a log's line, or what people
- * write; not that of all devices, and not an evaluation's. */
-static void printed_batch(struct oom_crash *c, const char *line, const char *size, const char *stop)
-{
-	static const char *const others[] = {"alid", "eval", "Eval", "est ", "otal", "lobal", "ffective", "max", "Max"};
-	const char *p = size;
-	char number[16];
-	size_t n;
-
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (oom_text_find(line, size, others[i]))
-			return;
-	while (p < stop && p - size < 60 && !isdigit((unsigned char)*p) && *p != '.' && *p != ',' && *p != ';' && *p != '\n')
-		p++;
-	for (n = 0; p + n < stop && n + 1 < sizeof(number) && isdigit((unsigned char)p[n]); n++)
-		number[n] = p[n];
-	number[n] = 0;
-	if (n)
-		oom_told_note(c, "batch size", "batch size", strlen("batch size"), number);
-}
-
-void oom_told_printed(struct oom_crash *c, const char *begin, const char *end)
-{
-	static const char *const spelled[] = {"atch size", "atchsize\xe8", "atchsize \xe8", "atch_size\xe8", "atch_size \xe8", "atchsize to", "atch_size to", "atchsize of",
-					      "atch_size of", "atchsize is", "atch_size is"};
-	const struct oom_crash_told *t;
-
-	/* the rest is people's: "batchsize" before a word or a sign of Chinese */
-	for (size_t i = 0; i < sizeof(spelled) / sizeof(spelled[0]); i++)
-		for (const char *p = begin; (p = oom_text_find(p, end, spelled[i])); p++)
-			printed_batch(c, oom_line_begin(begin, p), p, oom_line_end(p, end));
-	t = oom_told_first(c, OOM_ABOUT_BATCH);
-	if (t && t->value <= 1)
-		c->set |= OOM_SET(OOM_LEVER_BATCH);
 }

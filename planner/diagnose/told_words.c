@@ -206,9 +206,27 @@ static const struct {
 	{OOM_LEVER_CONTEXT, {OOM_ABOUT_COUNT, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE}},
 	{OOM_LEVER_LESS, {OOM_ABOUT_BATCH, OOM_ABOUT_COUNT, OOM_ABOUT_SIDE}},
 	{OOM_LEVER_PIXELS, {OOM_ABOUT_PIXELS}},
+	{OOM_LEVER_MAPS, {OOM_ABOUT_SIDE, OOM_ABOUT_COUNT}},
 	{OOM_LEVER_RAYS, {OOM_ABOUT_COUNT}},
 	{OOM_LEVER_POINTS, {OOM_ABOUT_COUNT}},
 };
+
+/* The setting that the line names, without what holds it. */
+static const char *line_name(const struct oom_crash *c)
+{
+	const char *const dot = strrchr(c->line_name, '.');
+
+	return dot ? dot + 1 : c->line_name;
+}
+
+static bool is_about(enum oom_lever lever, enum oom_told_about about)
+{
+	for (size_t i = 0; i < sizeof(abouts) / sizeof(abouts[0]); i++)
+		for (size_t k = 0; about != OOM_ABOUT_ELSE && abouts[i].lever == lever && k < 3; k++)
+			if (abouts[i].about[k] == about)
+				return true;
+	return false;
+}
 
 static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_lever lever)
 {
@@ -217,8 +235,8 @@ static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_
 	for (size_t i = 0; i < sizeof(abouts) / sizeof(abouts[0]); i++)
 		for (size_t k = 0; abouts[i].lever == lever && (!t || moved(c, t, -1) >= t->value) && k < 3; k++)
 			t = abouts[i].about[k] == OOM_ABOUT_ELSE ? t : oom_told_first(c, abouts[i].about[k]);
-	/* a printed configuration may be the one it was trained with; a command is this run's */
-	if (t && (lever == OOM_LEVER_REQUESTS || lever == OOM_LEVER_CONTEXT) && *t->name != '-' && !strchr(t->name, ' '))
+	/* a printed configuration may be the one it was trained with; a command is this run's, and so is what the line reads */
+	if (t && !oom_told_same(t->name, strlen(t->name), line_name(c)) && (lever == OOM_LEVER_REQUESTS || lever == OOM_LEVER_CONTEXT || lever == OOM_LEVER_MAPS) && *t->name != '-' && !strchr(t->name, ' '))
 		return NULL;
 	return t;
 }
@@ -229,17 +247,62 @@ static void name_first(const struct oom_crash *c, enum oom_lever lever, char *wo
 	const struct oom_crash_told *const t = told_of(c, lever);
 	char rest[300];
 
+	if (!t && *c->line_name && !strstr(words, " -> ") && is_about(lever, oom_told_about_name(line_name(c), strlen(line_name(c)))) &&
+	    !(oom_told_about_name(line_name(c), strlen(line_name(c))) == OOM_ABOUT_BATCH && (c->set & OOM_SET(OOM_LEVER_BATCH)))) {
+		snprintf(rest, sizeof(rest), "%s", words);
+		snprintf(words, size, "less of what the line's %s sets; %s", c->line_name, rest);
+		return;
+	}
 	if (!t || strstr(words, " -> ") || oom_told_least(t) < 0 || moved(c, t, -1) >= t->value)
 		return;
 	snprintf(rest, sizeof(rest), "%s", words);
 	snprintf(words, size, "%s %.10g -> %.10g; %s", t->name, t->value, moved(c, t, -1), rest);
 }
 
+/* There is no smaller batch than the one that was tried: clauses that ask for it are left out, and "where it is one
+ * already" is known. */
+static void without_batches(char *words)
+{
+	static const char *const smaller[] = {"smaller batch", "smaller inference batch", "batch_size 1", "batch size 1", "batch_size=1"};
+	static const char one[] = "where it is one already";
+	char *p;
+
+	for (size_t i = 0; i < sizeof(smaller) / sizeof(smaller[0]); i++)
+		if ((p = strstr(words, smaller[i])) != NULL)
+			drop(words, p);
+	if ((p = strstr(words, one)) != NULL) {
+		const size_t n = strlen(one) + strspn(p + strlen(one), ", ");
+
+		memmove(p, p + n, strlen(p + n) + 1);
+	}
+}
+
+/* An option that makes another the bound of what is done at once: verl's dynamic batches, whose micro-batch size is not
+ * read (docs/perf/perf_tuning.rst of volcengine/verl). */
+static const struct {
+	const char *told;
+	enum oom_lever lever;
+	const char *words;
+} bounds[] = {
+	{"use_dynamic_bsz", OOM_LEVER_BATCH, "ppo_max_token_len_per_gpu lower (no less than the longest sample): batches are dynamic, no micro-batch size is read"},
+	{"use_dynamic_bsz", OOM_LEVER_LOGITS, "log_prob_max_token_len_per_gpu lower, use_fused_kernels=True: logits of all tokens are large"},
+};
+
+static const char *bound(const struct oom_crash *c, enum oom_lever lever, const char *words)
+{
+	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+		if (bounds[i].lever == lever && oom_told(c, bounds[i].told) > 0)
+			return bounds[i].words;
+	return words;
+}
+
 const char *oom_told_words(const struct oom_crash *c, enum oom_lever lever, const char *words, char *buf, size_t size)
 {
 	if (!words)
 		return NULL;
-	snprintf(buf, size, "%s", words);
+	snprintf(buf, size, "%s", bound(c, lever, words));
+	if (c->set & OOM_SET(OOM_LEVER_BATCH))
+		without_batches(buf);
 	for (size_t i = 0; i < c->n_told && *buf; i++)
 		apply(c, &c->told[i], buf, size);
 	if (*buf)

@@ -169,6 +169,28 @@ static const struct {
 	 OOM_CRASH_BACKWARD, "a policy learns from environments"},
 	{"StreamDiffusion#161", "stream = accelerate_with_tensorrt(stream, \"engines\", max_batch_size=4)\n[W] skipping tactic 0 due to insufficient memory on requested size of 11580055552 "
 	 "detected for tactic 0x0000000000000000.\n", 1, "max_batch_size 4 -> 2", NULL, NULL, OOM_CRASH_COMPILE, "the build's own batch"},
+	/* ---- a batch of one was tried ---- */
+	{"MCG-NJU/TDN#32", "CUDA out of memory, even when batch_size=1\npython train.py --batch_size 8 --crop_size 512\n" TRACE AT("train.py", "train", "loss.backward()") "RuntimeError: " CARD, 2,
+	 "--crop_size 512 -> 384", "batch", "a batch of one", OOM_CRASH_BACKWARD, "the command's batch of 8 was given up"},
+	{"the same", "I reduced the batch size from 8 to 4, 2 and even 1. I get the same error.\nRuntimeError: " CARD, 1, "less at once: shorter sequences", "smaller batch", NULL,
+	 OOM_CRASH_UNKNOWN, "no batch is left to halve"},
+	{"the same", "Predict runs out of memory. Batch size 1 fails as well.\nRuntimeError: " CARD, 6, "shorter inputs", "smaller inference batch", NULL, OOM_CRASH_INFERENCE, "of inference too"},
+	{"the same", "It works with batch size 1 but not with 2\nRuntimeError: " CARD, 1, "a smaller batch", NULL, NULL, OOM_CRASH_UNKNOWN, "one fits: what failed had more"},
+	{"the same", "Training with batch size 4 on 1 GPU still fails\n" TRACE AT("train.py", "train", "loss.backward()") "RuntimeError: " CARD, 1, "batch size 4 -> 2", NULL, NULL, OOM_CRASH_BACKWARD,
+	 "one card is no batch of one"},
+	{"the same", "Try reducing the batch size to 1\n" TRACE AT("train.py", "train", "loss.backward()") "RuntimeError: " CARD, 6, "recompute", NULL, NULL, OOM_CRASH_BACKWARD, "advice"},
+	/* ---- settings that the line names ---- */
+	{"XueFuzhao", TRACE AT("video/extract.py", "extract", "clip = net(clip[:, :FLAGS.max_n_frames])") "RuntimeError: " CARD, 1, "less of what the line's FLAGS.max_n_frames sets", NULL, NULL,
+	 OOM_CRASH_INFERENCE, "a script's own flag"},
+	{"the same", TRACE AT("train.py", "train", "y = net(x[:, :cfg.DATA.IMG_SIZE])") "RuntimeError: " CARD, 4, "less of what the line's cfg.DATA.IMG_SIZE sets", NULL, NULL, OOM_CRASH_TRAIN_STEP,
+	 "a side scales what a training keeps"},
+	{"the same", TRACE AT("train.py", "train", "y = net(x, cfg.DATA.NAME, self.batch_size(x))") "RuntimeError: " CARD, 1, "halve", "the line's", NULL, OOM_CRASH_TRAIN_STEP, "neither a name nor a call"},
+	/* ---- programs ---- */
+	{"volcengine/verl", "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384\n" TRACE
+	 AT("/w/verl/workers/actor/dp_actor.py", "update_policy", "loss.backward()") "RuntimeError: " CARD, 1, "ppo_max_token_len_per_gpu 16384 -> 8192", "micro_batch_size", NULL, OOM_CRASH_BACKWARD,
+	 "with dynamic batches the micro-batch size is not read"},
+	{"axolotl", "axolotl train config.yml\n" TRACE AT("/usr/lib/python3.10/site-packages/deepspeed/runtime/engine.py", "backward", "self.optimizer.backward(loss)") "RuntimeError: " CARD, 1,
+	 "micro_batch_size halved", "train_micro_batch_size_per_gpu", NULL, OOM_CRASH_BACKWARD, "its command, above frames of what it is built on"},
 };
 
 static bool holds(const char *const *texts, size_t n, const char *word)
