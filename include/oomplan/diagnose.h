@@ -68,7 +68,7 @@ enum oom_crash_part {
 	OOM_PART_UNKNOWN, OOM_PART_LOGITS, OOM_PART_SCORES, OOM_PART_KV, OOM_PART_SCRATCH, OOM_PART_WEIGHTS,
 	OOM_PART_STATES, OOM_PART_GATHERED, OOM_PART_IMAGE, OOM_PART_LOSS, OOM_PART_TRACE, OOM_PART_SAMPLER, OOM_PART_NODE, OOM_PART_RESTORED,
 	OOM_PART_WARMUP, OOM_PART_ENGINE, OOM_PART_GRAPHS, OOM_PART_SCALED, OOM_PART_PAIRS, OOM_PART_EDGES, OOM_PART_MAPS, OOM_PART_TEMPORARIES, OOM_PART_RAYS, OOM_PART_JOINED, OOM_PART_POINTS,
-	OOM_PART_INPUT, OOM_PARTS
+	OOM_PART_INPUT, OOM_PART_ENCODED, OOM_PART_FIXED, OOM_PARTS
 };
 
 /* What a model works on, by the words around the message; those that are rarer stand first. */
@@ -140,6 +140,7 @@ struct oom_crash {
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
 	bool windows;                           /* the paths in the text are those of Windows */
+	bool several;                           /* models are loaded one after the other, or beside one another */
 	bool notebook;                          /* the code ran in a notebook's cells */
 	bool pinned;                            /* pinned (page-locked) host memory was refused */
 	uint64_t ooms, retries;                 /* from a memory_summary() table */

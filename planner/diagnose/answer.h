@@ -81,6 +81,7 @@ enum oom_lever {
 	OOM_LEVER_SAVE_HOST,    /* what saving takes of the host's memory */
 	OOM_LEVER_KEEP,         /* what was kept in the host's memory before */
 	OOM_LEVER_ARRAY_HUGE,   /* one array that no host holds */
+	OOM_LEVER_UNLOAD,       /* models that were loaded before and stay */
 	OOM_LEVERS
 };
 /* A bit of oom_crash.set. */
@@ -88,6 +89,8 @@ static_assert(OOM_LEVER_LESS <= 64, "a bit for each that an option pulls");
 #define OOM_SET(lever) ((lever) < OOM_LEVER_LESS ? UINT64_C(1) << ((unsigned)(lever) & 63) : 0)
 /* Fills c->set: the levers that the run has pulled already, by its options around at. */
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end);
+/* settings_signs.c: what shows otherwise. */
+void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end);
 /* named.c: fills c->parameters. */
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end);
 /* told.c: notes an option of that name (n bytes, with its dashes and prefix from "spelled" on) and value, if the

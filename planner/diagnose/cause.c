@@ -347,10 +347,24 @@ static void decode_causes(struct oom_crash *c, const char *begin, const char *at
 		of_request(c);
 }
 
+/* Batches of many sizes leave pieces behind, and the largest of them may be what did not fit. */
+static void of_lengths(struct oom_crash *c, const char *begin, const char *end)
+{
+	static const char *const said[] = {"ariable length", "ariable-length", "arying length", "ifferent length", "arying size", "ariable size", "ifferent image size", "ariable input",
+					   "arying input", "ynamic shape", "ynamic batch", "length varies", "lengths vary", "sizes vary", "size varies"};
+	bool vary = false;
+
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]) && !vary; i++)
+		vary = oom_text_find(begin, end, said[i]) != NULL;
+	if (vary && c->n_causes && c->cause[0].cause == OOM_CAUSE_FRAGMENTATION)
+		oom_cause_say(c, OOM_CAUSE_LONGEST_BATCH, 0.5, "the text says that batches differ in size: the largest leave the pieces behind");
+}
+
 /* Below even odds nothing is called the cause. */
 void oom_decode_causes(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	decode_causes(c, begin, at, end);
+	of_lengths(c, begin, end);
 	if (!c->n_causes || c->cause[0].confidence < 0.5)
 		oom_cause_say(c, OOM_CAUSE_UNKNOWN, 0.5, "no cause is likelier than not");
 }

@@ -288,8 +288,12 @@ void oom_causes_of_card(struct oom_crash *c)
 	/* what is only a difference of printed numbers may be this process's own context and
 	 * libraries */
 	if (away > 2 * GIB && !fills(c) && (listed || away > total / 3 || away > OTHERS) && away + left >= tried) {
-		snprintf(why, sizeof(why), "%.2f GiB of the card are held outside this process", (double)away / (double)GIB);
-		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.85, why);
+		/* nobody says what this process holds: its libraries may hold it beside PyTorch */
+		const bool perhaps_own = !listed && !c->known[OOM_CRASH_PROCESS] && oom_runtime_is(c, OOM_RUNTIME_LIBRARIES);
+
+		snprintf(why, sizeof(why), perhaps_own ? "%.2f GiB of the card are held outside PyTorch: by others, or by this process's own libraries (MIOpen's work space)" :
+							 "%.2f GiB of the card are held outside this process", (double)away / (double)GIB);
+		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, perhaps_own ? 0.6 : 0.85, why);
 	}
 	stranded(c);
 	if (!one_listed(c))

@@ -269,6 +269,7 @@ const struct oom_dialect oom_dialects_serving[] = {
 	  L(SPREAD) = ""}},
 	{"ollama", "llama.cpp", "github.com/ollama/ollama docs/faq", "ollama/ollama@fb30760996",
 	 {L(SCRATCH) = "num_batch lower: the compute buffers grow with the batch of prompt tokens",
+	  L(UNLOAD) = "OLLAMA_MAX_LOADED_MODELS=1, or keep_alive 0 with each request (ollama stop by hand): a model stays loaded for five minutes after its last use",
 	  L(SCORES) = "OLLAMA_FLASH_ATTENTION=1: no score matrix in the compute buffers",
 	  L(REQUESTS) = "OLLAMA_NUM_PARALLEL=1, OLLAMA_MAX_LOADED_MODELS=1",
 	  L(CONTEXT) = "num_ctx lower (OLLAMA_CONTEXT_LENGTH)",

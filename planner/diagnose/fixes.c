@@ -121,13 +121,15 @@ static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 		return true;
 	if (l == OOM_LEVER_PLACE && c->part == OOM_PART_WEIGHTS)
 		return true;
+	if (c->part == OOM_PART_FIXED && (l == OOM_LEVER_REQUESTS || l == OOM_LEVER_CONTEXT))
+		return true;
 	/* images of one size have no longest */
 	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l) && c->task != OOM_TASK_AUDIO)
 		return true;
 	/* who has no vocabulary has no logits to speak of */
 	return (l == OOM_LEVER_LOGITS && (!oom_lever_own(c, OOM_LEVER_LOGITS) || (!c->language && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE)))) ||
 	       /* frames show what ran, and it was no decoder of images */
-	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER || c->part == OOM_PART_NODE) && c->part != OOM_PART_IMAGE);
+	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER || c->part == OOM_PART_NODE || c->part == OOM_PART_ENCODED) && c->part != OOM_PART_IMAGE);
 }
 
 /* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
@@ -170,6 +172,8 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	const bool engine = work == OOM_WORK_TRAINING && c->engine && oom_lever_own(c, OOM_LEVER_ROOM);
 	uint64_t told_already = 0;
 
+	if ((of_memory || cause == OOM_CAUSE_KV_CACHE || cause == OOM_CAUSE_OTHER_PROCESS) && c->several)
+		add(c, a, "", OOM_LEVER_UNLOAD);
 	oom_fixes_of_numbers(c, cause, oom_lever_of(c, OOM_LEVER_OFFLOAD), a);
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && c->bytes[OOM_CRASH_OTHER] > c->bytes[OOM_CRASH_ALLOCATED])
 		add(c, a, "", OOM_LEVER_RESTART);
@@ -381,7 +385,7 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	fix_behind(&q, a);
 	fix_what_remains(&q, a);
 	fix_at_least(&q, a);
-	if (work == OOM_WORK_INFERENCE && oom_own_script(c))
+	if (work == OOM_WORK_INFERENCE && oom_own_script(c) && !oom_runtime_is(c, OOM_RUNTIME_LAYERED))
 		put_told_first(a);
 	return told_already;
 }

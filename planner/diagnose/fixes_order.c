@@ -89,6 +89,8 @@ static const struct {
  * decoder works in tiles. */
 static const enum oom_lever of_pictures[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(TILE), V(CONTEXT), V(REQUESTS), V(QUANT), V(ROOM));
 static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
+/* Nothing says whether weights or cache were made: fewer layers on the card are less of both. */
+static const enum oom_lever of_layers_or_cache[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(KV), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
 /* No vocabulary and no sequence: what grows are the activations of images. */
 static const enum oom_lever of_images[OOM_MAX_LEVERS] = DO(V(BATCH), V(PRECISION), V(LENGTH), V(RECOMPUTE));
 /* Weights and cache have their share by then: what is captured beside them needs room, or is left out. */
@@ -236,7 +238,7 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 	if (short_of && runs && oom_lever_own(c, OOM_LEVER_TILE))
 		return of_pictures;
 	if (short_of && runs && !oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV))
-		return of_layers;
+		return c->phase == OOM_CRASH_UNKNOWN && c->part == OOM_PART_UNKNOWN ? of_layers_or_cache : of_layers;
 	if (short_of && work == OOM_WORK_INFERENCE && p->activity == OOM_ACTIVITY_SERVES)
 		return of_servers;
 	/* without weights of billions it is not they that fill the card */

@@ -32,6 +32,9 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_POINTS] = {"points or voxels of a cloud, of which every sample has as many as its scene", OOM_LEVER_POINTS, OOM_LEVER_POINTS},
 	[OOM_PART_INPUT] = {"an input, not weights", OOM_LEVER_BATCH, OOM_LEVER_CONTEXT},
 	[OOM_PART_MAPS] = {"a convolution: its maps are as large as the image, one for every channel", 0, OOM_LEVER_MAPS},
+	/* what goes in is scaled to one size: Segment Anything's image encoder to 1024 x 1024 */
+	[OOM_PART_FIXED] = {"the image encoder, which scales whatever it is given to one size", 0, OOM_LEVER_QUANT},
+	[OOM_PART_ENCODED] = {"the encoder, which makes latents of an image or video at full size", 0, OOM_LEVER_CONTEXT},
 	[OOM_PART_IMAGE] = {"the decoder of latents: images or video at full size", 0, OOM_LEVER_TILE},
 };
 
@@ -100,9 +103,19 @@ static bool samples(const char *begin, const char *end)
 /* A node that decodes, by its name, or what people write of it. */
 static bool decodes(const char *begin, const char *at, const char *end)
 {
-	static const char *const marks[] = {"VideoDecode", "VAEDecode", "VAE Decode", "VAE decode", "Vae Decode", "vae decode", "decode node", NULL};
+	static const char *const marks[] = {"VideoDecode", "VAEDecode", "VAE Decode", "VAE decode", "Vae Decode", "vae decode", "decode node",
+					    /* InvokeAI's nodes by their types */
+					    "l2i)", "latents_to_image", "vae_decode)", NULL};
 
 	return any(at - begin > 4000 ? at - 4000 : begin, end - at > 4000 ? at + 4000 : end, marks);
+}
+
+/* "Ran out of memory when regular VAE encoding, retrying with tiled VAE encoding.": what ComfyUI says right before. */
+static bool encodes(const char *begin, const char *at)
+{
+	static const char *const marks[] = {"VAE encoding", "VAEEncode", NULL};
+
+	return any(at - begin > 1500 ? at - 1500 : begin, at, marks);
 }
 
 /* "Error occurred when executing GroundingDinoSAMSegment": neither a sampler nor what turns latents into pictures or back. */
@@ -211,6 +224,8 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 			c->part = OOM_PART_GRAPHS;
 		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INIT && oom_text_find(begin, line, "used for profiling"))
 			c->part = OOM_PART_WARMUP;
+		if (c->part == OOM_PART_UNKNOWN && !c->traceback && encodes(begin, at))
+			c->part = OOM_PART_ENCODED;
 		if (c->part == OOM_PART_UNKNOWN && samples(begin, end))
 			c->part = OOM_PART_SAMPLER;
 		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INFERENCE && decodes(begin, line, end))

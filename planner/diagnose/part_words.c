@@ -191,6 +191,9 @@ static const struct {
 	{"_vae.py\", line", OOM_PART_IMAGE},
 	{"in tiled_decode", OOM_PART_IMAGE},
 	{"in decode_tiled", OOM_PART_IMAGE},
+	/* Segment Anything's, of the first and of the second */
+	{"set_torch_image", OOM_PART_FIXED},
+	{"self.model.forward_image(", OOM_PART_FIXED},
 	{"_load_best_model", OOM_PART_RESTORED},
 	{"optimizer.load_state_dict", OOM_PART_RESTORED},
 	{"_load_optimizer_and_scheduler", OOM_PART_RESTORED},

@@ -116,7 +116,9 @@ bool oom_phase_script_trains(const struct oom_crash *c, const char *begin, const
 bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at, const char *end);
 bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, const char *stop);
 bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at);
-/* phase_verbs.c: by what somebody says about the failure in words of his own: "OOM when saving the model". */
+/* phase_people.c: by single words of theirs, and by what they count: "at iteration 4900". */
+bool oom_phase_by_people(struct oom_crash *c, const char *begin, const char *end);
+/* phase_prose.c: by what somebody says about the failure in words of his own: "OOM when saving the model". */
 bool oom_phase_by_prose(struct oom_crash *c, const char *begin, const char *at, const char *end);
 /* By names, each true when one spoke: of XLA's executable, of the functions of the frames before
  * at, of Ray's workers behind it. */

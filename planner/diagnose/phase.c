@@ -318,20 +318,6 @@ static void around_node(struct oom_crash *c, const char *begin, const char *at, 
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
 }
 
-/* Anywhere in the text, but for warnings: they speak of what may happen elsewhere. */
-static bool by_words_of_people(struct oom_crash *c, const char *begin, const char *end)
-{
-	for (const struct oom_phase_rule *rule = oom_phase_of_prose; rule->word; rule++)
-		for (const char *p = begin; (p = oom_text_find(p, end, rule->word)); p++) {
-			const struct oom_phase_rule one[] = {*rule, {NULL, OOM_CRASH_UNKNOWN}};
-			const char *const line = oom_line_begin(begin, p);
-
-			if (!oom_text_find(line, p, "WARN") && !oom_text_find(line, p, "Warning"))
-				return oom_phase_by_word(c, one, p, end, 0.5);
-		}
-	return false;
-}
-
 static void decode_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	const char *line = at, *stop = oom_line_end(at, end);
@@ -365,7 +351,7 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 	if (oom_phase_by_executable(c, oom_format_is(c, OOM_FORMAT_LIST) ? begin : line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
 	    oom_phase_by_prose(c, begin, at, end) || oom_phase_by_nearest(c, begin, at, end) || oom_phase_by_command(c, begin, end) ||
 	    (!host && oom_phase_by_script(c, begin, end)) ||
-	    by_words_of_people(c, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end))
+	    oom_phase_by_people(c, begin, oom_format_is(c, OOM_FORMAT_ADVISES) ? line : end))
 		return;
 }
 

@@ -47,7 +47,7 @@ static const struct oom_runtime runtimes[] = {
 	 * (UR_L0_USE_RELAXED_ALLOCATION_LIMITS, ZE_RELAXED_ALLOCATION_LIMITS_MAX_SIZE_EXP_FLAG) */
 	{"torch-xpu", CARD, 4 * GIB, 0, {"", "PyTorch on the Intel GPU", OOM_ACTIVITY_EITHER, "xpu", {NULL}, NULL, {NULL}}},
 	/* AMD's cards report all but some MiB of 4, 8, 12 ... GiB */
-	{"torch-rocm", CARD, 0, 4 * GIB, {"", "PyTorch on the AMD GPU", OOM_ACTIVITY_EITHER, "rocm", {NULL}, NULL, {NULL}}},
+	{"torch-rocm", CARD | OOM_RUNTIME_LIBRARIES, 0, 4 * GIB, {"", "PyTorch on the AMD GPU", OOM_ACTIVITY_EITHER, "rocm", {NULL}, NULL, {NULL}}},
 	{"torch-cpu", OOM_RUNTIME_HOST, 0, 0, {"", "the program", OOM_ACTIVITY_EITHER, "torch", {NULL}, NULL, {NULL}}},
 	{"host", OOM_RUNTIME_HOST, 0, 0, {"", "the process", OOM_ACTIVITY_EITHER, "torch", {NULL}, NULL, {NULL}}},
 	/* libraries of PyTorch programs that speak for themselves */

@@ -268,88 +268,6 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 	}
 }
 
-/* What shows in other ways: nodes and functions by their names, the code that ran. */
-static const struct {
-	const char *sign;
-	enum oom_lever lever;
-} signs[] = {
-	{"peft/tuners/lora", OOM_LEVER_ADAPTER},
-	{"peft\\tuners\\lora", OOM_LEVER_ADAPTER},
-	{"finetune/lora.py", OOM_LEVER_ADAPTER},
-	{"lora.yaml", OOM_LEVER_ADAPTER},
-	{"train_network.py", OOM_LEVER_ADAPTER},
-	/* the decorator's frame, and the calls */
-	{"decorate_context", OOM_LEVER_NO_GRAD},
-	{"no_grad()", OOM_LEVER_NO_GRAD},
-	{"inference_mode()", OOM_LEVER_NO_GRAD},
-	{"VAEDecodeTiled", OOM_LEVER_TILE},
-	{"VAEEncodeTiled", OOM_LEVER_TILE},
-	{"in decode_tiled", OOM_LEVER_TILE},
-	{"in encode_tiled", OOM_LEVER_TILE},
-	{"in tiled_decode", OOM_LEVER_TILE},
-	{"in tiled_encode", OOM_LEVER_TILE},
-	{"retrying with tiled VAE", OOM_LEVER_TILE},
-	{"bitsandbytes/nn/modules.py", OOM_LEVER_QUANT},
-	{"bitsandbytes\\nn\\modules.py", OOM_LEVER_QUANT},
-};
-
-static void by_signs(struct oom_crash *c, const char *begin, const char *end)
-{
-	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-		for (const char *p = begin; (p = oom_text_find(p, end, signs[i].sign)); p++) {
-			/* a warning tells what to use instead */
-			if (oom_text_find(oom_line_begin(begin, p), p, "Warning"))
-				continue;
-			c->set |= OOM_SET(signs[i].lever);
-			break;
-		}
-	/* the call that ran */
-	if (oom_text_find(begin, end, "scaled_dot_product_attention("))
-		oom_told_note(c, "sdpa", "sdpa", strlen("sdpa"), "");
-	/* 4 or 8 bits: the option that asks for it has done its work */
-	if ((c->set & OOM_SET(OOM_LEVER_QUANT)) && !oom_told(c, "load_in_4bit"))
-		oom_told_note(c, "load_in_4bit", "load_in_4bit", strlen("load_in_4bit"), "");
-}
-
-/* Set by whoever started it; the message's own advice names the same words. */
-static bool has_segments(const char *begin, const char *end)
-{
-	static const char word[] = "expandable_segments:True", advice[] = "try setting";
-
-	for (const char *p = begin; (p = oom_text_find(p, end, word)); p++)
-		if (!oom_text_find(p - begin > 60 ? p - 60 : begin, p, advice))
-			return true;
-	return false;
-}
-
-/* llama.cpp's loader: "offloaded 23/33 layers to GPU", "CUDA0 model buffer size = 3946.35 MiB" of each card. */
-static void layers(struct oom_crash *c, const char *begin, const char *end)
-{
-	static const char said[] = "offloaded ";
-	const char *const at = oom_text_last(begin, end, said), *line = at;
-	char number[16];
-	double mib = 0, n;
-	size_t digits;
-
-	c->layers = c->layer_bytes = 0;
-	if (!at || (digits = strspn(at + strlen(said), "0123456789")) == 0 || digits >= sizeof(number) || at[strlen(said) + digits] != '/')
-		return;
-	snprintf(number, sizeof(number), "%.*s", (int)digits, at + strlen(said));
-	n = strtod(number, NULL);
-	for (int i = 0; i < 20 && line < end; i++) {
-		const char *const stop = oom_line_end(line, end), *const size = oom_text_find(line, stop, "buffer size =");
-
-		if (size && !oom_text_find(line, size, "CPU") && !oom_text_find(line, size, "Host") && !oom_text_find(line, size, "KV") &&
-		    !oom_text_find(line, size, "compute"))
-			mib += strtod(size + strlen("buffer size ="), NULL);
-		line = stop + (stop < end);
-	}
-	if (n >= 1 && mib > 0) {
-		c->layers = (uint64_t)n;
-		c->layer_bytes = (uint64_t)(mib / n * 1048576);
-	}
-}
-
 static bool any(const char *begin, const char *end, const char *const *marks)
 {
 	for (; *marks; marks++)
@@ -378,9 +296,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 		if (p > name && p - name < LONGEST_NAME)
 			option(c, begin, name, (size_t)(p - name), name > begin && name[-1] == '-', end);
 	}
-	by_signs(c, begin, end);
-	if (has_segments(begin, end))
-		c->set |= OOM_SET(OOM_LEVER_FRAGMENT);
+	oom_settings_by_signs(c, begin, end);
 	c->sharded = (c->set & OOM_SET(OOM_LEVER_SHARD)) || c->rank >= 0 || oom_told(c, "nproc_per_node") > 1 || oom_text_find(begin, end, "fsdp") ||
 		     oom_text_find(begin, end, "FSDP") || oom_text_find(begin, end, "deepspeed") || oom_text_find(begin, end, "FullyShard") || oom_text_find(begin, end, "fully_sharded");
 	c->splits = (c->set & OOM_SET(OOM_LEVER_SHARD)) || any(begin, end, dividers);
@@ -393,7 +309,6 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
 		c->engine &= !oom_text_find(begin, end, without[i]);
 	oom_decode_model_name(c, begin, end);
-	layers(c, begin, end);
 	oom_told_printed(c, begin, end);
 	c->notebook = oom_text_find(begin, end, "Cell In[") || oom_text_find(begin, end, "<ipython-input") || oom_text_find(begin, end, "/tmp/ipykernel_") ||
 		      oom_text_find(begin, end, "Input \x1b[") || oom_text_find(begin, end, "Input In [");

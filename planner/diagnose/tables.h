@@ -73,6 +73,7 @@ enum oom_runtime_trait {
 	OOM_RUNTIME_LAYERED = 1u << 8,  /* several layers report one refusal: ggml */
 	OOM_RUNTIME_NOBODYS = 1u << 9,  /* words that any program prints: the text may show whose they are */
 	OOM_RUNTIME_NO_TENSORS = 1u << 11, /* simulations, renderers: a statement of theirs makes no tensor, it runs a program */
+	OOM_RUNTIME_LIBRARIES = 1u << 12, /* libraries take work space of their own, which its counters do not have: MIOpen */
 	OOM_RUNTIME_EITHER_XLA = 1u << 10, /* a TPU's compiler: PyTorch/XLA's, or JAX's where the text shows that */
 };
 struct oom_runtime {

@@ -191,6 +191,27 @@ static const struct {
 	 "with dynamic batches the micro-batch size is not read"},
 	{"axolotl", "axolotl train config.yml\n" TRACE AT("/usr/lib/python3.10/site-packages/deepspeed/runtime/engine.py", "backward", "self.optimizer.backward(loss)") "RuntimeError: " CARD, 1,
 	 "micro_batch_size halved", "train_micro_batch_size_per_gpu", NULL, OOM_CRASH_BACKWARD, "its command, above frames of what it is built on"},
+	{"llama.cpp", "ggml_vulkan: Device memory allocation of size 1073741824 failed.\n./main -m model.gguf -ngl 33 -c 8192\n", 1, "-ngl lower", NULL, NULL, OOM_CRASH_UNKNOWN,
+	 "weights or cache: nobody says which"},
+	{"facebookresearch/segment-anything", TRACE AT("demo.py", "<module>", "predictor.set_image(image)")
+	 AT("/usr/lib/python3.10/site-packages/segment_anything/predictor.py", "set_image", "self.set_torch_image(x, image.shape[:2])")
+	 AT("/usr/lib/python3.10/site-packages/segment_anything/predictor.py", "set_torch_image", "self.features = self.model.image_encoder(x)") "RuntimeError: " CARD, 1,
+	 "a smaller model (vit_b", "points_per_batch", "one size", OOM_CRASH_INFERENCE, "its encoder sees 1024 x 1024, whatever the image and the points"},
+	{"InvokeAI", "[InvokeAI]::ERROR --> Error while invoking session 6f, invocation 8a (l2i): " CARD, 1, "force_tiled_decode", NULL, "decoder of latents", OOM_CRASH_INFERENCE,
+	 "latents to image, by the node's type"},
+	{"ComfyUI", "got prompt\nWarning: Ran out of memory when regular VAE encoding, retrying with tiled VAE encoding.\nRuntimeError: " CARD, 1, "a smaller image", "VAE Decode (Tiled)",
+	 "makes latents of an image", OOM_CRASH_INFERENCE, "nothing is decoded yet"},
+	{"ollama", "I load several models one after another with ollama: llama3:8b, then qwen2.5:14b\nError: llama runner process has terminated: cudaMalloc failed: out of memory\n", 1,
+	 "OLLAMA_MAX_LOADED_MODELS=1, or keep_alive 0", NULL, NULL, OOM_CRASH_INFERENCE, "the one before is still there"},
+	{"the same", "I tried several models with ollama, same result\nError: llama runner process has terminated: cudaMalloc failed: out of memory\n", 6, "num_gpu", "keep_alive", NULL,
+	 OOM_CRASH_INFERENCE, "each by itself"},
+	/* ---- what people count, what they say of their batches ---- */
+	{"a title", "It crashes at iteration 4900\nRuntimeError: " CARD, 1, "halve the micro-batch", NULL, NULL, OOM_CRASH_TRAIN_STEP, "who counts iterations trains"},
+	{"the same", "It crashes after 4900 iterations\nRuntimeError: " CARD, 1, "halve the micro-batch", NULL, NULL, OOM_CRASH_TRAIN_STEP, "the number before the word"},
+	{"the same", "on every iteration of my loop\nRuntimeError: " CARD, 1, "less at once", NULL, NULL, OOM_CRASH_UNKNOWN, "no count"},
+	{"ROCm/MIOpen", "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 23.98 GiB of which 1.20 GiB is free. Of the allocated memory "
+	 "10.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.\n", 1, "rocm-smi", NULL, "by others, or by this process's own libraries", OOM_CRASH_UNKNOWN,
+	 "23.98 - 1.20 - 11.00 GiB are nobody's"},
 };
 
 static bool holds(const char *const *texts, size_t n, const char *word)
@@ -250,9 +271,34 @@ static void test_forms(void **state)
 	assert_int_equal(bad, 0);
 }
 
+/* How sure it is, and what else it may be. */
+static void test_causes(void **state)
+{
+	static const char pieces[] = "CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 23.50 GiB total capacity; 14.25 GiB already allocated; 0.25 GiB free; "
+				     "22.50 GiB reserved in total by PyTorch)\n",
+			  hip[] = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 23.98 GiB of which 1.20 GiB is free. Of the "
+				  "allocated memory 10.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.\n";
+	char text[600];
+	struct oom_crash c;
+
+	(void)state;
+	snprintf(text, sizeof(text), "Training with batches of variable length\nRuntimeError: %s", pieces);
+	assert_true(oom_crash_decode(text, strlen(text), &c));
+	assert_int_equal(c.cause[0].cause, OOM_CAUSE_FRAGMENTATION);
+	assert_int_equal(c.cause[1].cause, OOM_CAUSE_LONGEST_BATCH);
+	snprintf(text, sizeof(text), "Training\nRuntimeError: %s", pieces);
+	assert_true(oom_crash_decode(text, strlen(text), &c));
+	assert_int_equal(c.cause[0].cause, OOM_CAUSE_FRAGMENTATION);
+	assert_int_not_equal(c.cause[1].cause, OOM_CAUSE_LONGEST_BATCH);
+	/* ROCm's sentence does not say what this process holds */
+	assert_true(oom_crash_decode(hip, strlen(hip), &c));
+	assert_int_equal(c.cause[0].cause, OOM_CAUSE_OTHER_PROCESS);
+	assert_true(c.cause[0].confidence < 0.7);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_causes)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

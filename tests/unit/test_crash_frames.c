@@ -50,7 +50,7 @@ static const struct {
 	{"a log that counts epochs does train", "$ python train_graph.py --config a.yaml\nEpoch 3: loss 0.31\nKilled\n", OOM_CRASH_TRAIN_STEP, "", NULL, "host memory", NULL},
 	{"ggml-opencl.cpp's guess below an error of OpenCL, KoboldCpp's banner (LostRuins/koboldcpp#255)",
 	 "Welcome to KoboldCpp - Version 1.54\nggml_opencl: clCreateBuffer(ctx, flags, n, NULL, &err) error -4 at ggml-opencl.cpp:2210\n"
-	 "You may be out of VRAM. Please check if you have enough.\n", OOM_CRASH_UNKNOWN, "koboldcpp", NULL, "--contextsize", "-ngl"},
+	 "You may be out of VRAM. Please check if you have enough.\n", OOM_CRASH_UNKNOWN, "koboldcpp", NULL, "--gpulayers", "-ngl"},
 	{"a graph's node below a predict()", "Traceback (most recent call last):\n" AT("show.py", "detect", "self.keras_model.predict(x)") AT("/v/keras/engine/training.py", "predict", "steps=n)")
 	 "ResourceExhaustedError: OOM when allocating tensor with shape[1,64,512,512] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n"
 	 "\t [[Node: conv1/convolution = Conv2D[T=DT_FLOAT]]]\n", OOM_CRASH_INFERENCE, "keras", NULL, "smaller inputs", "fit()"},

@@ -1,0 +1,41 @@
+/* Words and counts that people write around a message, where nothing else spoke: the weakest sign of what ran. */
+#include "tables.h"
+
+/* Anywhere in the text, but for warnings: they speak of what may happen elsewhere. */
+static bool by_words(struct oom_crash *c, const char *begin, const char *end)
+{
+	for (const struct oom_phase_rule *rule = oom_phase_of_prose; rule->word; rule++)
+		for (const char *p = begin; (p = oom_text_find(p, end, rule->word)); p++) {
+			const struct oom_phase_rule one[] = {*rule, {NULL, OOM_CRASH_UNKNOWN}};
+			const char *const line = oom_line_begin(begin, p);
+
+			if (!oom_text_find(line, p, "WARN") && !oom_text_find(line, p, "Warning"))
+				return oom_phase_by_word(c, one, p, end, 0.5);
+		}
+	return false;
+}
+
+/* "at iteration 4900", "after 4900 iterations": whoever counts them trains, unless the program is one that infers or
+ * simulates. */
+static bool by_count(struct oom_crash *c, const char *begin, const char *end)
+{
+	if (!oom_does_either(oom_program_of(c)->activity) || !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_GRAPH))
+		return false;
+	for (const char *p = begin; (p = oom_text_find(p, end, "teration")); p++) {
+		const char *q = p + strlen("teration"), *before = p - (p > begin);
+
+		q += q < end && *q == 's';
+		while (q < end && strchr(" :#=[", *q) && *q)
+			q++;
+		while (before > begin && (before[-1] == ' ' || before[-1] == '-' || (before[-1] >= 'a' && before[-1] <= 'z' && before - begin > 2 && before[-2] != ' ')))
+			before--;
+		if ((q < end && *q >= '0' && *q <= '9') || (before > begin && before[-1] >= '0' && before[-1] <= '9'))
+			return oom_phase_settle(c, OOM_CRASH_TRAIN_STEP, 0.5, "iterations are counted");
+	}
+	return false;
+}
+
+bool oom_phase_by_people(struct oom_crash *c, const char *begin, const char *end)
+{
+	return by_words(c, begin, end) || by_count(c, begin, end);
+}

@@ -1,0 +1,142 @@
+/* What a run has set, or has loaded, that shows by other signs than its options: nodes and functions by their names, the
+ * code that ran, a loader's log, what people write that they do. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tables.h"
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+/* What shows in other ways: nodes and functions by their names, the code that ran. */
+static const struct {
+	const char *sign;
+	enum oom_lever lever;
+} signs[] = {
+	{"peft/tuners/lora", OOM_LEVER_ADAPTER},
+	{"peft\\tuners\\lora", OOM_LEVER_ADAPTER},
+	{"finetune/lora.py", OOM_LEVER_ADAPTER},
+	{"lora.yaml", OOM_LEVER_ADAPTER},
+	{"train_network.py", OOM_LEVER_ADAPTER},
+	/* the decorator's frame, and the calls */
+	{"decorate_context", OOM_LEVER_NO_GRAD},
+	{"no_grad()", OOM_LEVER_NO_GRAD},
+	{"inference_mode()", OOM_LEVER_NO_GRAD},
+	{"VAEDecodeTiled", OOM_LEVER_TILE},
+	{"VAEEncodeTiled", OOM_LEVER_TILE},
+	{"in decode_tiled", OOM_LEVER_TILE},
+	{"in encode_tiled", OOM_LEVER_TILE},
+	{"in tiled_decode", OOM_LEVER_TILE},
+	{"in tiled_encode", OOM_LEVER_TILE},
+	{"retrying with tiled VAE", OOM_LEVER_TILE},
+	{"bitsandbytes/nn/modules.py", OOM_LEVER_QUANT},
+	{"bitsandbytes\\nn\\modules.py", OOM_LEVER_QUANT},
+};
+
+static void by_signs(struct oom_crash *c, const char *begin, const char *end)
+{
+	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, signs[i].sign)); p++) {
+			/* a warning tells what to use instead */
+			if (oom_text_find(oom_line_begin(begin, p), p, "Warning"))
+				continue;
+			c->set |= OOM_SET(signs[i].lever);
+			break;
+		}
+	/* the call that ran */
+	if (oom_text_find(begin, end, "scaled_dot_product_attention("))
+		oom_told_note(c, "sdpa", "sdpa", strlen("sdpa"), "");
+	/* 4 or 8 bits: the option that asks for it has done its work */
+	if ((c->set & OOM_SET(OOM_LEVER_QUANT)) && !oom_told(c, "load_in_4bit"))
+		oom_told_note(c, "load_in_4bit", "load_in_4bit", strlen("load_in_4bit"), "");
+}
+
+/* Set by whoever started it; the message's own advice names the same words. */
+static bool has_segments(const char *begin, const char *end)
+{
+	static const char word[] = "expandable_segments:True", advice[] = "try setting";
+
+	for (const char *p = begin; (p = oom_text_find(p, end, word)); p++)
+		if (!oom_text_find(p - begin > 60 ? p - 60 : begin, p, advice))
+			return true;
+	return false;
+}
+
+/* llama.cpp's loader: "offloaded 23/33 layers to GPU", "CUDA0 model buffer size = 3946.35 MiB" of each card. */
+static void layers(struct oom_crash *c, const char *begin, const char *end)
+{
+	static const char said[] = "offloaded ";
+	const char *const at = oom_text_last(begin, end, said), *line = at;
+	char number[16];
+	double mib = 0, n;
+	size_t digits;
+
+	c->layers = c->layer_bytes = 0;
+	if (!at || (digits = strspn(at + strlen(said), "0123456789")) == 0 || digits >= sizeof(number) || at[strlen(said) + digits] != '/')
+		return;
+	snprintf(number, sizeof(number), "%.*s", (int)digits, at + strlen(said));
+	n = strtod(number, NULL);
+	for (int i = 0; i < 20 && line < end; i++) {
+		const char *const stop = oom_line_end(line, end), *const size = oom_text_find(line, stop, "buffer size =");
+
+		if (size && !oom_text_find(line, size, "CPU") && !oom_text_find(line, size, "Host") && !oom_text_find(line, size, "KV") &&
+		    !oom_text_find(line, size, "compute"))
+			mib += strtod(size + strlen("buffer size ="), NULL);
+		line = stop + (stop < end);
+	}
+	if (n >= 1 && mib > 0) {
+		c->layers = (uint64_t)n;
+		c->layer_bytes = (uint64_t)(mib / n * 1048576);
+	}
+}
+
+/* Ollama starts one runner for each model, and names its file: "--model /root/.ollama/models/blobs/sha256-6a0746a1". */
+static bool starts_two(const char *begin, const char *end)
+{
+	static const char option[] = "--model ", blob[] = "sha256-";
+	const char *first = NULL;
+
+	for (const char *p = begin; (p = oom_text_find(p, end, option)); p++) {
+		const char *const stop = oom_line_end(p, end), *const name = oom_text_find(p, stop, blob);
+
+		if (!name || stop - name < 24)
+			continue;
+		if (first && memcmp(first, name, 24))
+			return true;
+		first = name;
+	}
+	return false;
+}
+
+static bool any_in(const char *const *words, size_t n, const char *from, const char *to)
+{
+	for (size_t i = 0; i < n; i++)
+		if (oom_text_find(from, to, words[i]))
+			return true;
+	return false;
+}
+
+/* One model after the other, or several at once: what the one before takes may still be there. Who tried several, each by
+ * itself, says nothing of it. */
+static bool loads_several(const char *begin, const char *end)
+{
+	static const char *const said[] = {"econd model", "witch model", "witching model", "witching between", "witch between", "model after another", "models one after", "model after the other"},
+				 *const many[] = {"ultiple models", "everal models", "ifferent models", "wo models", "nother model"},
+				 *const loaded[] = {"load", "concurren", "simultan", "at once", "same time", "parallel", "one after", "sequen", "loop", "unload"};
+
+	if (any_in(said, COUNT(said), begin, end))
+		return true;
+	for (size_t i = 0; i < COUNT(many); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, many[i])); p++)
+			if (any_in(loaded, COUNT(loaded), oom_line_begin(begin, p), oom_line_end(p, end)))
+				return true;
+	return starts_two(begin, end);
+}
+
+void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end)
+{
+	by_signs(c, begin, end);
+	if (has_segments(begin, end))
+		c->set |= OOM_SET(OOM_LEVER_FRAGMENT);
+	layers(c, begin, end);
+	c->several = loads_several(begin, end);
+}
