@@ -120,7 +120,7 @@ static bool any_in(const char *const *words, size_t n, const char *from, const c
 static bool loads_several(const char *begin, const char *end)
 {
 	static const char *const said[] = {"econd model", "witch model", "witching model", "witching between", "witch between", "model after another", "models one after", "model after the other"},
-				 *const many[] = {"ultiple models", "everal models", "ifferent models", "wo models", "nother model"},
+				 *const many[] = {"ultiple models", "everal models", "ifferent model", "wo models", "nother model"},
 				 *const loaded[] = {"load", "concurren", "simultan", "at once", "same time", "parallel", "one after", "sequen", "loop", "unload"};
 
 	if (any_in(said, COUNT(said), begin, end))

@@ -60,6 +60,10 @@ static bool is_of_one(const char *p, const char *stop)
 		const bool fraction = p < stop && *p == '.';
 		bool leading = false;
 
+		/* "(config.py)" */
+		if (stop - p > 2 && p[0] == ' ' && p[1] == '(' && memchr(p, ')', (size_t)(stop - p)))
+			p = memchr(p, ')', (size_t)(stop - p));
+
 		p = next_word(p, stop, word, sizeof(word));
 		if (!*word || fraction)
 			return false;
@@ -138,7 +142,7 @@ static void printed_batch(struct oom_crash *c, const char *line, const char *siz
 	for (n = 0; p + n < stop && n + 1 < sizeof(number) && isdigit((unsigned char)p[n]); n++)
 		number[n] = p[n];
 	number[n] = 0;
-	if (n && !(!strcmp(number, "1") && helped_by(line, stop)))
+	if (n && !(!strcmp(number, "1") && helped_by(sentence_begin(line, size), sentence_end(size, stop, 1))))
 		oom_told_note(c, "batch size", "batch size", strlen("batch size"), number);
 }
 

@@ -179,6 +179,12 @@ static const struct {
 	{"the same", "Training with batch size 4 on 1 GPU still fails\n" TRACE AT("train.py", "train", "loss.backward()") "RuntimeError: " CARD, 1, "batch size 4 -> 2", NULL, NULL, OOM_CRASH_BACKWARD,
 	 "one card is no batch of one"},
 	{"the same", "Try reducing the batch size to 1\n" TRACE AT("train.py", "train", "loss.backward()") "RuntimeError: " CARD, 6, "recompute", NULL, NULL, OOM_CRASH_BACKWARD, "advice"},
+	{"Lung_Segmentation#7", "I train it and get CUDA out of memory. My batch size is 1 and my GPU has 8GB. Have you had this, and if so, how did you solve it?\n"
+	 "The error happens when running train.py\n", 3, "smaller images", "halve", "a batch of one", OOM_CRASH_TRAIN_STEP, "another sentence's words of help"},
+	{"light-weight-refinenet#41", "I set the Batch_Size (config.py) to [1] * 3, it also can't work.\n" TRACE AT("src/train.py", "train", "loss.backward()") "RuntimeError: " CARD, 2,
+	 "smaller images", "halve", "a batch of one", OOM_CRASH_BACKWARD, "the file stands between name and value"},
+	{"Diffusion-based-Segmentation#14", "i have set the batch size =1, however, the system still show CUDA error out of memory.\n", 1, "less at once: ", "cells, particles", NULL,
+	 OOM_CRASH_UNKNOWN, "who has batches runs no simulation"},
 	/* ---- settings that the line names ---- */
 	{"XueFuzhao", TRACE AT("video/extract.py", "extract", "clip = net(clip[:, :FLAGS.max_n_frames])") "RuntimeError: " CARD, 1, "less of what the line's FLAGS.max_n_frames sets", NULL, NULL,
 	 OOM_CRASH_INFERENCE, "a script's own flag"},
@@ -203,6 +209,8 @@ static const struct {
 	 "makes latents of an image", OOM_CRASH_INFERENCE, "nothing is decoded yet"},
 	{"ollama", "I load several models one after another with ollama: llama3:8b, then qwen2.5:14b\nError: llama runner process has terminated: cudaMalloc failed: out of memory\n", 1,
 	 "OLLAMA_MAX_LOADED_MODELS=1, or keep_alive 0", NULL, NULL, OOM_CRASH_INFERENCE, "the one before is still there"},
+	{"ollama/ollama#2752", "a set of tests, each test loading a different model using ollama\nllama_new_context_with_model: n_ctx = 4096\nCUDA error: out of memory\n", 1, "keep_alive 0", NULL, NULL,
+	 OOM_CRASH_INFERENCE, "each loads another"},
 	{"the same", "I tried several models with ollama, same result\nError: llama runner process has terminated: cudaMalloc failed: out of memory\n", 6, "num_gpu", "keep_alive", NULL,
 	 OOM_CRASH_INFERENCE, "each by itself"},
 	/* ---- what people count, what they say of their batches ---- */
