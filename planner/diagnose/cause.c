@@ -297,6 +297,24 @@ static bool sums_graphs(const struct oom_crash *c)
 	return sum != NULL;
 }
 
+/* "my GPU keeps using more memory with each iteration": who watched it says more than one message can. */
+static bool said_to_grow(const char *begin, const char *end)
+{
+	static const char *const said[] = {"keeps increas", "keep increas", "keeps grow", "keep grow", "keeps ris", "gradually increas", "slowly increas", "continuously increas",
+					   "continues to increas", "continues to grow", "emory leak", "more and more memory", "more memory with each", "more memory with every",
+					   "more memory each", "more memory every", "increases every", "increases with each", "increases with every", "increases after each",
+					   "increases after every", "grows with each", "grows with every", "grows every"};
+
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, said[i])); p++) {
+			const char *const line = oom_line_begin(begin, p);
+
+			if (oom_text_find(line, oom_line_end(p, end), "emory") && !oom_text_find(line, p, "batch size") && !oom_text_find(line, p, "Warning"))
+				return true;
+		}
+	return false;
+}
+
 /* Where the part of the run tells, before the numbers do. */
 static void of_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
@@ -309,6 +327,8 @@ static void of_phase(struct oom_crash *c, const char *begin, const char *at, con
 			      "training recovered from it and went on: only some batches do not fit");
 	if (sums_graphs(c))
 		oom_cause_say(c, OOM_CAUSE_LEAK, 0.5, "a loss is added up with its graph, which keeps every step's activations if the sum outlives the step");
+	else if (said_to_grow(begin, end))
+		oom_cause_say(c, OOM_CAUSE_LEAK, 0.55, "the text says that memory grows from step to step");
 	if (c->phase == OOM_CRASH_OPTIMIZER)
 		oom_cause_say(c, OOM_CAUSE_STEP_2, 0.4, "the optimizer's state is made in the first step");
 }

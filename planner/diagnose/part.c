@@ -184,7 +184,7 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	static const char *const traces[] = {"torch/onnx/", "torch\\onnx\\", "torch.onnx.export(", "TracerWarning",
 					     "torch/jit/_trace.py", "optimum/exporters", NULL};
 	/* models of language have a vocabulary */
-	static const char *const language[] = {"vocab", "log_prob", "logprob", "ForCausalLM", "lm_head", "llama", "Llama", "gpt", "GPT",
+	static const char *const language[] = {"vocab", "log_prob", "logprob", "ForCausalLM", "lm_head", "llama", "Llama", "LLAMA", "LLaMA", "icuna", "LLM", "gpt", "GPT",
 					       "Qwen", "qwen", "megatron", "trl", "unsloth", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", NULL},
 				 /* as a rule, but for the models of sound and sight that they hold as well */
 				 *const mostly[] = {"transformers", NULL}, *const perhaps[] = {"trainer.py", NULL};

@@ -117,6 +117,7 @@ bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at
 bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, const char *stop);
 bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at);
 /* phase_people.c: by single words of theirs, and by what they count: "at iteration 4900". */
+enum oom_crash_phase oom_phase_of_spoken(const char *word, const char *end);
 bool oom_phase_by_people(struct oom_crash *c, const char *begin, const char *end);
 /* phase_prose.c: by what somebody says about the failure in words of his own: "OOM when saving the model". */
 bool oom_phase_by_prose(struct oom_crash *c, const char *begin, const char *at, const char *end);

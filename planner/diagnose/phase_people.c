@@ -1,6 +1,53 @@
 /* Words and counts that people write around a message, where nothing else spoke: the weakest sign of what ran. */
 #include "tables.h"
 
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+enum { WORD = 24 };
+
+/* What is said of a program as a whole, or by people alone, beside what names of functions say (identifier.c). */
+static const struct {
+	const char *word; /* in lower case; its beginning */
+	enum oom_crash_phase phase;
+} spoken[] = {
+	{"start", OOM_CRASH_INIT},
+	{"launch", OOM_CRASH_INIT},
+	{"boot", OOM_CRASH_INIT},
+	{"merg", OOM_CRASH_LOAD},
+	{"tuning", OOM_CRASH_TRAIN_STEP},
+	{"tunning", OOM_CRASH_TRAIN_STEP},
+	{"fine-tun", OOM_CRASH_TRAIN_STEP},
+	{"finetun", OOM_CRASH_TRAIN_STEP},
+	{"pretrain", OOM_CRASH_TRAIN_STEP},
+	{"requests", OOM_CRASH_INFERENCE},
+	{"quantiz", OOM_CRASH_LOAD},
+	{"embedding", OOM_CRASH_INFERENCE},
+	{"indexing", OOM_CRASH_INFERENCE},
+	{"encoding", OOM_CRASH_INFERENCE},
+	{"rerank", OOM_CRASH_INFERENCE},
+	{"synthes", OOM_CRASH_INFERENCE},
+	{"preprocess", OOM_CRASH_DATA},
+	/* things, not what is done with them */
+	{"dataset", OOM_CRASH_UNKNOWN},
+	{"dataloader", OOM_CRASH_UNKNOWN},
+	{"attention", OOM_CRASH_UNKNOWN},
+	{"logits", OOM_CRASH_UNKNOWN},
+	{"loss", OOM_CRASH_UNKNOWN},
+};
+
+enum oom_crash_phase oom_phase_of_spoken(const char *p, const char *end)
+{
+	char word[WORD];
+	size_t n = 0;
+
+	for (const char *q = p; q < end && n + 1 < WORD; q++)
+		word[n++] = (char)((*q >= 'A' && *q <= 'Z') ? *q - 'A' + 'a' : *q);
+	word[n] = 0;
+	for (size_t i = 0; i < COUNT(spoken); i++)
+		if (!strncmp(word, spoken[i].word, strlen(spoken[i].word)))
+			return spoken[i].phase;
+	return oom_identifier_phase(p, end);
+}
+
 /* Anywhere in the text, but for warnings: they speak of what may happen elsewhere. */
 static bool by_words(struct oom_crash *c, const char *begin, const char *end)
 {

@@ -6,7 +6,6 @@
 #include "tables.h"
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
-enum { WORD = 24 };
 
 static bool upper(char c)
 {
@@ -18,54 +17,10 @@ static bool letter(char c)
 	return (c >= 'a' && c <= 'z') || upper(c);
 }
 
-/* What is said of a program as a whole, or by people alone, beside what names of functions say (identifier.c). */
-static const struct {
-	const char *word; /* in lower case; its beginning */
-	enum oom_crash_phase phase;
-} spoken[] = {
-	{"start", OOM_CRASH_INIT},
-	{"launch", OOM_CRASH_INIT},
-	{"boot", OOM_CRASH_INIT},
-	{"merg", OOM_CRASH_LOAD},
-	{"tuning", OOM_CRASH_TRAIN_STEP},
-	{"tunning", OOM_CRASH_TRAIN_STEP},
-	{"fine-tun", OOM_CRASH_TRAIN_STEP},
-	{"finetun", OOM_CRASH_TRAIN_STEP},
-	{"pretrain", OOM_CRASH_TRAIN_STEP},
-	{"requests", OOM_CRASH_INFERENCE},
-	{"quantiz", OOM_CRASH_LOAD},
-	{"embedding", OOM_CRASH_INFERENCE},
-	{"indexing", OOM_CRASH_INFERENCE},
-	{"encoding", OOM_CRASH_INFERENCE},
-	{"rerank", OOM_CRASH_INFERENCE},
-	{"synthes", OOM_CRASH_INFERENCE},
-	{"preprocess", OOM_CRASH_DATA},
-	/* things, not what is done with them */
-	{"dataset", OOM_CRASH_UNKNOWN},
-	{"dataloader", OOM_CRASH_UNKNOWN},
-	{"attention", OOM_CRASH_UNKNOWN},
-	{"logits", OOM_CRASH_UNKNOWN},
-	{"loss", OOM_CRASH_UNKNOWN},
-};
-
 static bool ends_phrase(char ch)
 {
 	return ch == '\n' || ch == '.' || ch == ',' || ch == ';' || ch == ':' || ch == '(' || ch == ')' ||
 	       ch == '?' || ch == '!';
-}
-
-static enum oom_crash_phase of_word(const char *p, const char *end)
-{
-	char word[WORD];
-	size_t n = 0;
-
-	for (const char *q = p; q < end && n + 1 < WORD; q++)
-		word[n++] = (char)(upper(*q) ? *q - 'A' + 'a' : *q);
-	word[n] = 0;
-	for (size_t i = 0; i < COUNT(spoken); i++)
-		if (!strncmp(word, spoken[i].word, strlen(spoken[i].word)))
-			return spoken[i].phase;
-	return oom_identifier_phase(p, end);
 }
 
 /* What is over, and what comes next: "when it has finished the epoch and does the validation". */
@@ -75,6 +30,17 @@ static bool is_over(const char *p, const char *stop)
 
 	for (size_t i = 0; i < COUNT(words); i++)
 		if ((size_t)(stop - p) >= strlen(words[i]) && !memcmp(p, words[i], strlen(words[i])))
+			return true;
+	return false;
+}
+
+/* What was said is left for what comes next. */
+static bool goes_on(const char *p, const char *end)
+{
+	static const char *const verbs[] = {" proceeds to", " reaches", " reached", " gets to", " got to", " comes to", " goes to", " enters", " switches to", " moves to", " went into"};
+
+	for (size_t i = 0; i < COUNT(verbs); i++)
+		if ((size_t)(end - p) > strlen(verbs[i]) && !memcmp(p, verbs[i], strlen(verbs[i])))
 			return true;
 	return false;
 }
@@ -110,7 +76,7 @@ static enum oom_crash_phase of_started(const char *p, const char *end, const cha
 			p++;
 		for (stop = p; stop < end && *stop != ' ' && !ends_phrase(*stop); stop++)
 			;
-		phase = of_word(p, stop);
+		phase = oom_phase_of_spoken(p, stop);
 		if (phase == OOM_CRASH_TRAIN_STEP || phase == OOM_CRASH_EVAL || phase == OOM_CRASH_INFERENCE) {
 			*from = p;
 			*to = stop;
@@ -148,11 +114,17 @@ static enum oom_crash_phase of_phrase(const char *p, const char *end, int most, 
 			       (!ends_phrase(*stop) || (*stop == '.' && stop + 1 < end && letter(stop[1])));
 		     stop++)
 			;
-		phase = of_word(p, stop);
+		phase = oom_phase_of_spoken(p, stop);
 		if (of_else(phase, stop, end))
 			phase = OOM_CRASH_UNKNOWN;
 		if (is_small(p, stop))
 			most++;
+		/* "when training proceeds to the second validation" */
+		if (phase == OOM_CRASH_TRAIN_STEP && goes_on(stop, end)) {
+			most += 4;
+			p = stop;
+			continue;
+		}
 		if (phase != OOM_CRASH_UNKNOWN && !over) {
 			*from = p;
 			*to = stop;
@@ -234,10 +206,31 @@ static enum oom_crash_phase of_subject(const char *line, const char *stop, const
 
 		while (p && p > line && (letter(p[-1]) || p[-1] == '_'))
 			p--;
-		if (p && of_word(p, end) != OOM_CRASH_UNKNOWN) {
+		if (p && oom_phase_of_spoken(p, end) != OOM_CRASH_UNKNOWN) {
 			*from = p;
 			*to = end;
-			return of_word(p, end);
+			return oom_phase_of_spoken(p, end);
+		}
+	}
+	return OOM_CRASH_UNKNOWN;
+}
+
+/* "the evaluation loop started": a part of a training that begins, and fails. */
+static enum oom_crash_phase of_beginning(const char *line, const char *stop, const char **from, const char **to)
+{
+	static const char *const verbs[] = {" loop started", " loop starts", " loop begins", " started", " starts", " begins", " began"};
+
+	for (size_t i = 0; i < COUNT(verbs); i++) {
+		const char *const end = oom_text_find(line, stop, verbs[i]), *p = end;
+		enum oom_crash_phase phase;
+
+		while (p && p > line && letter(p[-1]))
+			p--;
+		phase = p && p < end ? oom_phase_of_spoken(p, end) : OOM_CRASH_UNKNOWN;
+		if (phase == OOM_CRASH_EVAL || phase == OOM_CRASH_SAVE) {
+			*from = p;
+			*to = end;
+			return phase;
 		}
 	}
 	return OOM_CRASH_UNKNOWN;
@@ -282,6 +275,8 @@ static enum oom_crash_phase of_sentence(const char *line, const char *stop, cons
 {
 	enum oom_crash_phase phase = of_subject(line, stop, from, to);
 
+	if (phase == OOM_CRASH_UNKNOWN)
+		phase = of_beginning(line, stop, from, to);
 	if (phase == OOM_CRASH_UNKNOWN)
 		phase = behind(told, COUNT(told), line, stop, from, to);
 	if (phase == OOM_CRASH_UNKNOWN)

@@ -52,7 +52,7 @@ static const struct oom_program programs[] = {
 	{"swift", "ms-swift", OOM_ACTIVITY_TRAINS, "swift", {"@swift/llm", "@swift/pipelines", "@swift/cli", "swift/trainers", "swift sft", "swift rlhf"}, NULL, {"trl", "trainer", "accelerate"}},
 	{"kohya", "the diffusion training script", OOM_ACTIVITY_TRAINS, "diffusers-train",
 	 {"sd-scripts", "kohya", "Kohya", "train_network.py", "train_dreambooth", "train_text_to_image",
-	  "ai-toolkit", "dreambooth", "networks.lora"}, NULL, {NULL}},
+	  "ai-toolkit", "dreambooth", "networks.lora", "num_validation_images", "validation_prompt"}, NULL, {NULL}},
 	{"captum", "the attribution", OOM_ACTIVITY_INFERS, "captum", {"@captum", "@inseq"}, NULL, {NULL}},
 	{"onetrainer", "OneTrainer", OOM_ACTIVITY_TRAINS, "onetrainer", {"OneTrainer", "modules/trainer/GenericTrainer.py", "modules\\trainer\\GenericTrainer.py"}, NULL, {"kohya"}},
 	{"lm-eval", "the evaluation harness", OOM_ACTIVITY_INFERS, "transformers",

@@ -72,6 +72,8 @@ static const struct {
 	{"use_lora", NULL, OOM_LEVER_ADAPTER},
 	{"use_peft", NULL, OOM_LEVER_ADAPTER},
 	{"lora_rank", NULL, OOM_LEVER_ADAPTER},
+	{"lora_r", NULL, OOM_LEVER_ADAPTER},
+	{"peft_method", LORA, OOM_LEVER_ADAPTER},
 	{"lora_target", NULL, OOM_LEVER_ADAPTER},
 	{"lora_target_modules", NULL, OOM_LEVER_ADAPTER},
 	{"deepspeed", SHARDED, OOM_LEVER_SHARD},

@@ -17,6 +17,17 @@ static const struct {
 	{"finetune/lora.py", OOM_LEVER_ADAPTER},
 	{"lora.yaml", OOM_LEVER_ADAPTER},
 	{"train_network.py", OOM_LEVER_ADAPTER},
+	/* people's words */
+	{"with LoRA", OOM_LEVER_ADAPTER},
+	{"with Lora", OOM_LEVER_ADAPTER},
+	{"with LORA", OOM_LEVER_ADAPTER},
+	{"with lora", OOM_LEVER_ADAPTER},
+	{"train LoRA", OOM_LEVER_ADAPTER},
+	{"train Lora", OOM_LEVER_ADAPTER},
+	{"training LoRA", OOM_LEVER_ADAPTER},
+	{"training Lora", OOM_LEVER_ADAPTER},
+	{"LoRA r ", OOM_LEVER_ADAPTER},
+	{"LoRA fine", OOM_LEVER_ADAPTER},
 	/* the decorator's frame, and the calls */
 	{"decorate_context", OOM_LEVER_NO_GRAD},
 	{"no_grad()", OOM_LEVER_NO_GRAD},

@@ -216,6 +216,14 @@ static const struct {
 	/* ---- what people count, what they say of their batches ---- */
 	{"a title", "It crashes at iteration 4900\nRuntimeError: " CARD, 1, "halve the micro-batch", NULL, NULL, OOM_CRASH_TRAIN_STEP, "who counts iterations trains"},
 	{"the same", "It crashes after 4900 iterations\nRuntimeError: " CARD, 1, "halve the micro-batch", NULL, NULL, OOM_CRASH_TRAIN_STEP, "the number before the word"},
+	{"pytorch-mask-rcnn#95", "model.train_model(a, b, epochs=5)\nRuntimeError: CUDA error: out of memory\nWhy does my GPU keep using more memory with each iteration?\n", 1, "keep numbers, not graphs",
+	 NULL, "grows from step to step", OOM_CRASH_TRAIN_STEP, "who watched it says so"},
+	{"lhoyer/MIC#56", "But when training proceeds to the second validation it occurs: RuntimeError: CUDA out of memory\n", 2, "evaluation batch", "halve", NULL, OOM_CRASH_EVAL,
+	 "training was left behind"},
+	{"RCPS#2", "Training is good but on the fifth iteration evaluation loop started, the error always arises: CUDA out of memory\n", 2, "evaluation batch", "halve", NULL, OOM_CRASH_EVAL,
+	 "what began is what failed"},
+	{"LLaRA#8", "# a single GPU for training\nI have changed the batchsize from 4 to 1, but I am still getting CUDA out of memory. I fine-tune LLAMA 7B with LORA\n", 6, "quantised", "halve",
+	 "a batch of one", OOM_CRASH_TRAIN_STEP, "what is left is the base"},
 	{"the same", "on every iteration of my loop\nRuntimeError: " CARD, 1, "less at once", NULL, NULL, OOM_CRASH_UNKNOWN, "no count"},
 	{"ROCm/MIOpen", "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 23.98 GiB of which 1.20 GiB is free. Of the allocated memory "
 	 "10.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.\n", 1, "rocm-smi", NULL, "by others, or by this process's own libraries", OOM_CRASH_UNKNOWN,
