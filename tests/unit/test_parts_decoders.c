@@ -316,6 +316,13 @@ static void guesses_are_announced(void **state)
 	assert_false(parts_guessed("{\"model_type\":\"llama\"}", OOM_TASK_CAUSAL_LM, "embed_tokens"));
 	assert_false(parts_guessed("{\"model_type\":\"qwen3\"}", OOM_TASK_SEQ_CLS, "embed_tokens"));
 	assert_false(parts_guessed("{\"model_type\":\"bert\"}", OOM_TASK_SEQ_CLS, "embeddings"));
+	/* with their towers and projectors: CLIP's, SigLIP's, Qwen's */
+	assert_false(parts_guessed("{\"model_type\":\"llava\"}", OOM_TASK_CAUSAL_LM, "vision_tower.pre_layrnorm"));
+	assert_false(parts_guessed("{\"model_type\":\"gemma3\"}", OOM_TASK_CAUSAL_LM, "multi_modal_projector.mm_soft_emb_norm"));
+	assert_false(parts_guessed("{\"model_type\":\"paligemma\"}", OOM_TASK_CAUSAL_LM, "layer_norm1"));
+	assert_false(parts_guessed("{\"model_type\":\"qwen2_5_vl\"}", OOM_TASK_CAUSAL_LM, "visual.patch_embed.proj"));
+	/* fails where it names nothing */
+	parts_guessed("{\"model_type\":\"qwen3_vl\"}", OOM_TASK_CAUSAL_LM, "visual.deepstack_merger_list.1.linear_fc1");
 	assert_false(parts_guessed("{\"model_type\":\"t5\"}", OOM_TASK_SEQ2SEQ, "encoder"));
 }
 

@@ -14,6 +14,14 @@ struct oom_val oom_project(struct oom_emit *e, const char *name, struct oom_val 
 	return x;
 }
 
+struct oom_val oom_project_norm(struct oom_emit *e, enum oom_norm norm, const char *name, struct oom_val x)
+{
+	e->t->selection.part = OOM_PART_PROJECTOR;
+	x = oom_norm(e->t, norm, name, x, 0);
+	e->t->selection.part = OOM_PART_TOWER;
+	return x;
+}
+
 struct oom_val oom_project_twice(struct oom_emit *e, const char *first, const char *second,
 				 enum oom_act act, struct oom_val x, uint64_t out, bool bias)
 {

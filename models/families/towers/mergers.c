@@ -8,15 +8,16 @@ static struct oom_val merger(struct oom_emit *e, const struct oom_tower *w, stru
 			     uint64_t out, bool norm_late)
 {
 	struct oom_tape *t = e->t;
+	const bool own = w->merger[0] != NULL;
 
 	t->scope = "merger";
 	if (!norm_late)
-		x = oom_norm(t, w->norm, "ln_q", x, 0);
+		x = oom_project_norm(e, w->norm, own ? w->merger[0] : "ln_q", x);
 	x = oom_merge_tokens(e, x, w->merge);
 	if (norm_late)
-		x = oom_norm(t, OOM_NORM_LAYER, "norm", x, 0);
-	x = oom_project(e, "0", x, x.width, true);
-	return oom_project(e, "2", oom_activation(t, OOM_ACT_GELU, x), out, true);
+		x = oom_project_norm(e, OOM_NORM_LAYER, "norm", x);
+	x = oom_project(e, own ? w->merger[1] : "0", x, x.width, true);
+	return oom_project(e, own ? w->merger[2] : "2", oom_activation(t, OOM_ACT_GELU, x), out, true);
 }
 
 struct oom_val oom_emit_qwen(struct oom_emit *e)
@@ -30,7 +31,9 @@ struct oom_val oom_emit_qwen(struct oom_emit *e)
 		       deep = w.no_deepstack ? 0 : oom_read_items(r, "deepstack_visual_indexes", 0);
 
 	for (uint64_t i = 0; i < deep && i < 64; i++) {
+		e->t->selection.layer = (int64_t)i;     /* in deepstack_merger_list */
 		oom_discard(e->t, merger(e, &w, x, out, true));
+		e->t->selection.layer = -1;
 		e->m_tokens = tokens;
 		e->m_len = len;
 	}
@@ -53,8 +56,7 @@ static struct oom_val glm(struct oom_emit *e, bool wide)
 	x = oom_op_conv(t, "downsample", x, out, w.d * w.merge * w.merge, true, e->m_tokens,
 			(struct oom_dim){out, "out_hidden_size"});
 	t->scope = "merger";
-	x = oom_norm(t, OOM_NORM_LAYER, "post_projection_norm",
-		     oom_project(e, "proj", x, out, false), 0);
+	x = oom_project_norm(e, OOM_NORM_LAYER, "post_projection_norm", oom_project(e, "proj", x, out, false));
 	x = oom_activation(t, OOM_ACT_GELU, x);
 	return oom_gated_mlp(t, x, w.act, (struct oom_dim){ff, NULL}, false);
 }

@@ -8,6 +8,7 @@
 struct oom_val oom_project(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out,
 			   bool bias);
 /* second(act(first(x))), both `out` wide. */
+struct oom_val oom_project_norm(struct oom_emit *e, enum oom_norm norm, const char *name, struct oom_val x);
 struct oom_val oom_project_twice(struct oom_emit *e, const char *first, const char *second,
 				 enum oom_act act, struct oom_val x, uint64_t out, bool bias);
 /* projector_hidden_act */

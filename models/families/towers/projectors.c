@@ -44,8 +44,11 @@ struct oom_val oom_emit_gemma3(struct oom_emit *e)
 	struct oom_val x = oom_tower_part(e, 1, &w), p;
 
 	t->scope = "multi_modal_projector";
-	x = oom_norm(t, OOM_NORM_RMS_PLUS1, "mm_soft_emb_norm", pooled(e, &w, x), 0);
+	x = oom_project_norm(e, OOM_NORM_RMS_PLUS1, "mm_soft_emb_norm", pooled(e, &w, x));
+	t->selection.part = OOM_PART_PROJECTOR;
+	t->scope = "multi_modal_projector";
 	p = oom_param(t, "mm_input_projection_weight", w.d, d, 0);
+	t->selection.part = OOM_PART_TOWER;
 	return oom_op_matmul_param(t, "projected", x, p, oom_none(),
 				   (struct oom_dim){d, "d_model"});
 }
@@ -81,7 +84,7 @@ static struct oom_val swiglu(struct oom_emit *e, struct oom_val x, bool norm, ui
 	t->scope = "multi_modal_projector";
 	x = oom_merge_tokens(e, x, oom_read_count_or(&e->outer, "downsample_factor", 2));
 	if (norm)
-		x = oom_norm(t, OOM_NORM_LAYER, "layernorm", x, 0);
+		x = oom_project_norm(e, OOM_NORM_LAYER, "layernorm", x);
 	oom_op_split(t, oom_project(e, "linear_1", x, 2 * n, true), 2, half, p);
 	x = oom_op_mul(t, oom_op_unary(t, OOM_SILU, p[1]), p[0]);
 	return oom_project(e, "linear_2", x, e->a->d_model, true);
@@ -123,7 +126,7 @@ struct oom_val oom_emit_lfm2(struct oom_emit *e)
 	t->scope = "multi_modal_projector";
 	x = oom_merge_tokens(e, x, oom_read_count_or(&e->outer, "downsample_factor", 2));
 	if (oom_read_bool(&e->outer, "projector_use_layernorm", true))
-		x = oom_norm(t, OOM_NORM_LAYER, "layer_norm", x, 0);
+		x = oom_project_norm(e, OOM_NORM_LAYER, "layer_norm", x);
 	x = oom_project(e, "linear_1", x, oom_read_count_or(&e->outer, "projector_hidden_size",
 							    2560),
 			bias);
@@ -147,7 +150,7 @@ struct oom_val oom_emit_paddle(struct oom_emit *e)
 	struct oom_val x = oom_tower_part(e, 1, &w);
 
 	t->scope = "multi_modal_projector";
-	x = oom_merge_tokens(e, oom_norm(t, OOM_NORM_LAYER, "pre_norm", x, 0), w.merge);
+	x = oom_merge_tokens(e, oom_project_norm(e, OOM_NORM_LAYER, "pre_norm", x), w.merge);
 	x = oom_op_linear(t, "linear_1", x, (struct oom_dim){x.width, NULL}, OOM_BIAS);
 	return oom_project(e, "linear_2", oom_activation(t, OOM_ACT_GELU, x), e->a->d_model, true);
 }
@@ -162,7 +165,7 @@ struct oom_val oom_emit_internvl(struct oom_emit *e)
 
 	t->scope = "multi_modal_projector";
 	x = oom_merge_tokens(e, x, ratio > 0.02 && ratio <= 1 ? (uint64_t)(1 / ratio) : 2);
-	x = oom_norm(t, OOM_NORM_LAYER, "layer_norm", x, 0);
+	x = oom_project_norm(e, OOM_NORM_LAYER, "layer_norm", x);
 	return oom_project_twice(e, "linear_1", "linear_2", oom_projector_act(e), x, e->a->d_model,
 				 true);
 }

@@ -13,6 +13,12 @@ struct layer {
 	uint16_t m_tokens, m_len;
 };
 
+/* The type's own name of a module, or the usual one. */
+static const char *named(const char *own, const char *usual)
+{
+	return own ? own : usual;
+}
+
 static struct oom_val qk_norm(struct oom_tape *t, const struct oom_tower *w, const char *name,
 			      struct oom_val x)
 {
@@ -58,7 +64,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val p[3], y;
 
 	(void)i;
-	y = oom_name(&f, oom_norm(t, w->norm, "norm1", x, 0));
+	y = oom_name(&f, oom_norm(t, w->norm, named(w->norms[0], "norm1"), x, 0));
 	project_qkv(t, w, y, p);
 	p[0] = qk_norm(t, w, "q_norm", p[0]);
 	p[1] = qk_norm(t, w, "k_norm", p[1]);
@@ -81,7 +87,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	p[0] = oom_op_linear(t, w->o, p[0], d, w->o_bias ? OOM_BIAS : 0);
 	oom_forget(&f, y);
 	x = oom_name(&f, oom_op_add(t, x, scaled(t, w, "lambda_1", p[0])));
-	y = oom_norm(t, w->norm, "norm2", x, 0);
+	y = oom_norm(t, w->norm, named(w->norms[1], "norm2"), x, 0);
 	y = w->gated ? oom_gated_mlp(t, y, w->act, ff, w->mlp_bias) :
 		       oom_plain_mlp(t, y, w->up, w->down, w->act, ff, w->mlp_bias);
 	return oom_leave(&f, oom_op_add(t, x, scaled(t, w, "lambda_2", y)));
@@ -121,6 +127,7 @@ static void pooled_with(struct oom_tape *t, const char *name, uint64_t rows, uin
 /* SigLIP's pooling head: it runs, but image features pass it by, and what it made is dropped. */
 static void pooling_head(struct oom_tape *t, const struct oom_tower *w)
 {
+	t->scope = "head";
 	oom_param(t, "probe", 0, w->d, OOM_P_UNUSED);
 	t->scope = "attention";
 	/* parts of it project probe and features: casts of a part are not cached */
@@ -162,14 +169,15 @@ static struct oom_val patch_rows(struct oom_emit *e, const struct oom_tower *w, 
 		t->pixels += (uint64_t)t->plan->images * n * cut;
 	t->scope = "embeddings";
 	if (w->class_token)
-		token = oom_param(t, "class_embedding", 0, w->d, 0);
+		token = oom_param(t, named(w->token, "class_embedding"), 0, w->d, 0);
 	oom_tower_tokens(e, n);
 	if (w->patch_last)
-		x = oom_op_linear_in(t, "patch_embedding",
+		x = oom_op_linear_in(t, named(w->patches, "patch_embedding"),
 				     oom_op_view(t, x, e->m_tokens, (struct oom_dim){cut, "patch"}),
 				     cut, d, w->patch_bias ? OOM_BIAS : 0);
 	else
-		x = oom_op_conv(t, "patch_embedding", x, w->d, cut, w->patch_bias, e->m_tokens, d);
+		x = oom_op_conv(t, named(w->patches, "patch_embedding"), x, w->d, cut, w->patch_bias,
+				e->m_tokens, d);
 	if (!w->class_token)
 		return x;
 	token = oom_op_expand(t, token, e->m_images, d);
@@ -190,8 +198,8 @@ static struct oom_val with_places(struct oom_emit *e, const struct oom_tower *w,
 		oom_buffer(t, w->positions, OOM_I64);
 	ids = w->place_ids ? oom_input(t, "position ids", e->m_len, 1, OOM_I64) :
 			     oom_new(t, "position ids", e->m_len, D(1), OOM_I64);
-	return oom_op_add(t, x, oom_op_embedding(t, "position_embedding", ids, w->positions,
-						 (struct oom_dim){w->d, "hidden_size"}, 0));
+	return oom_op_add(t, x, oom_op_embedding(t, named(w->places, "position_embedding"), ids,
+						 w->positions, (struct oom_dim){w->d, "hidden_size"}, 0));
 }
 
 /* What all layers are told: lengths, rotary tables, and the mask of images that are one sequence; names of f's. */
@@ -231,7 +239,7 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	struct oom_val x = with_places(e, w, patch_rows(e, w, n));
 
 	if (w->pre_norm)
-		x = oom_norm(t, w->norm, "pre_layernorm", x, 0);
+		x = oom_norm(t, w->norm, named(w->pre, "pre_layernorm"), x, 0);
 	tell_layers(&f, e, w, n, x.dt, &l);
 	x = oom_layers(t, (uint32_t)w->run, NULL, block, &l, x);
 	if (w->run < w->layers) {
@@ -242,9 +250,9 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	oom_forget_shared(&f);
 	t->scope = "vision tower";
 	if (w->post_norm && w->raw)
-		oom_weight_norm(t, "post_layernorm", w->d, w->norm == OOM_NORM_LAYER);
+		oom_weight_norm(t, named(w->post, "post_layernorm"), w->d, w->norm == OOM_NORM_LAYER);
 	else if (w->post_norm)
-		x = oom_norm(t, w->norm, "post_layernorm", x, 0);
+		x = oom_norm(t, w->norm, named(w->post, "post_layernorm"), x, 0);
 	if (w->pool)
 		pooling_head(t, w);
 	return x;

@@ -12,18 +12,21 @@
 #define FC .norm = OOM_NORM_LAYER, .up = "fc1", .down = "fc2"
 #define GATED .norm = OOM_NORM_RMS, .gated = true, .up = "up_proj", .down = "down_proj"
 #define CLIP BIASES, FC, .class_token = true, .learned = true, .pre_norm = true, .post_norm = true
-#define SIGLIP BIASES, FC, .patch_bias = true, .post_norm = true
-#define QWEN BIASES, .qwen = true, .rope = true, .o = "proj"
+#define NUMBERED .norms = {"layer_norm1", "layer_norm2"}
+#define SIGLIP BIASES, FC, NUMBERED, .patch_bias = true, .post_norm = true
+#define QWEN BIASES, .qwen = true, .rope = true, .o = "proj", .patches = "proj"
 #define QWEN3 \
 	QWEN, .times = true, .fused_qkv = true, .norm = OOM_NORM_LAYER, .patch_bias = true, \
-		.learned = true, .up = "linear_fc1", .down = "linear_fc2"
+		.learned = true, .up = "linear_fc1", .down = "linear_fc2", .places = "pos_embed", \
+		.merger = {"norm", "linear_fc1", "linear_fc2"}
 #define GLM \
 	GATED, .qwen = true, .fused_qkv = true, .rope = true, .times = true, .patch_bias = true, \
-		.post_norm = true, .o = "proj"
+		.post_norm = true, .o = "proj", .patches = "proj"
 
 static const struct oom_tower
-	clip = {CLIP, .place_ids = true, .o = "out_proj"},
-	llama4 = {CLIP, .patch_last = true, .rope = true, .o = "o_proj"},
+	clip = {CLIP, NUMBERED, .pre = "pre_layrnorm", .place_ids = true, .o = "out_proj"},
+	llama4 = {CLIP, .norms = {"input_layernorm", "post_attention_layernorm"}, .pre = "layernorm_pre",
+		  .post = "layernorm_post", .patch_last = true, .rope = true, .o = "o_proj"},
 	siglip = {SIGLIP, .learned = true, .o = "out_proj"},
 	siglip_pooled = {SIGLIP, .learned = true, .place_ids = true, .pool = true, .o = "out_proj"},
 	siglip2 = {SIGLIP, .learned = true, .pool = true, .patch_last = true, .o = "out_proj"},
@@ -31,7 +34,8 @@ static const struct oom_tower
 	video_llama = {SIGLIP, .rope = true, .o = "out_proj"},
 	janus = {SIGLIP, .learned = true, .place_ids = true, .o = "projection_layer"},
 	blip = {SIGLIP, .learned = true, .class_token = true, .fused_qkv = true, .o = "projection"},
-	pixtral = {GATED, .pre_norm = true, .rope = true, .table = true, .joined = true, .o = "o_proj"},
+	pixtral = {GATED, .pre_norm = true, .rope = true, .table = true, .joined = true, .o = "o_proj",
+		   .norms = {"attention_norm", "ffn_norm"}, .pre = "ln_pre", .patches = "patch_conv"},
 	qwen2 = {QWEN, FC, .times = true, .fused_qkv = true, .width = "embed_dim", .out =
 		 "hidden_size"},
 	qwen2_5 = {QWEN, GATED, .times = true, .fused_qkv = true},
@@ -40,12 +44,14 @@ static const struct oom_tower
 	qwen3_5 = {QWEN3, .no_deepstack = true},
 	ernie = {QWEN, FC, .fused_qkv = true, .patch_last = true, .post_norm = true},
 	intern = {FC, .class_token = true, .patch_bias = true, .scale = true, .o_bias = true,
-		  .mlp_bias = true, .o = "projection_layer"},
+		  .mlp_bias = true, .o = "projection_layer", .norms = {"layernorm_before", "layernorm_after"},
+		  .token = "cls_token", .patches = "projection"},
 	ovis2 = {GATED, .patch_bias = true, .learned = true, .pre_norm = true, .post_norm = true,
-		 .o = "out_proj"},
-	glm4v = {GLM, .learned = true, .pre_norm = true},
+		 .o = "out_proj", .norms = {"rms_norm1", "rms_norm2"}, .pre = "rms_norm", .post = "rms_norm"},
+	glm4v = {GLM, .learned = true, .pre_norm = true, .pre = "post_conv_layernorm"},
 	glm_ocr = {GLM, .qk_norm = true},
-	minimax = {BIASES, FC, .pre_norm = true, .rope = true, .times = true, .o = "out_proj"};
+	minimax = {BIASES, FC, NUMBERED, .pre_norm = true, .pre = "pre_layrnorm", .rope = true, .times = true,
+		   .o = "out_proj", .patches = "proj"};
 
 /* ---- keys of a type's own, after the sizes ---- */
 

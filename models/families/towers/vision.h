@@ -80,6 +80,9 @@ struct oom_tower {
 	enum oom_norm norm;
 	enum oom_act act;
 	const char *o, *up, *down;              /* modules */
+	/* and those with other names than norm1, norm2; pre_layernorm, post_layernorm; class_embedding, patch_embedding,
+	 * position_embedding; the merger's ln_q, 0, 2 */
+	const char *norms[2], *pre, *post, *token, *patches, *places, *merger[3];
 	const char *width, *out;                /* keys; NULL: hidden_size, out_hidden_size */
 };
 
