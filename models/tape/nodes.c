@@ -44,6 +44,7 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 					.scope = t->scope,
 					.within = t->selection.within,
 					.number = (int32_t)t->selection.layer,
+					.part = t->selection.part,
 					.flags = flags | (t->frozen ? OOM_P_FROZEN : 0) |
 						 (t->selection.shared ? OOM_P_SHARED : 0),
 					.rows = (uint32_t)rows,

@@ -112,6 +112,7 @@ struct oom_param {
 	uint8_t adapted;        /* the plan's LoRA: 0 not asked yet, 1 leaves it, 2 adapts it */
 	uint32_t unit;          /* 1 + the layer it belongs to; 0: none */
 	int32_t number;         /* selection.layer when it was made */
+	uint8_t part;           /* and selection.part */
 	/* while recording */
 	int32_t grad;           /* row, or -1 */
 	uint16_t edges, got;    /* nodes that use it, and those whose gradient has come */
