@@ -99,7 +99,7 @@ bool parts_guessed(const char *json, enum oom_task task, const char *freeze)
 	struct oom_plan p = oom_plan_default();
 	struct oom_error err = {{0}};
 	struct oom_keys keys = {0};
-	struct oom_model *model;
+	struct oom_model *model = NULL;
 	struct oom_eval e;
 	bool guessed;
 
