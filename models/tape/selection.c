@@ -58,7 +58,7 @@ static uint32_t met_before(const struct oom_tape *t, const struct oom_param *p, 
 	for (const struct oom_param *q = p; q-- > t->params;) {
 		if (q->unit != p->unit && p->unit)
 			break;
-		n += q->unit == p->unit && q->number == p->number && q->part == p->part && q->name == p->name && equal(q->scope, word) &&
+		n += q->unit == p->unit && q->number == p->number && q->part == p->part && equal(q->name, p->name) && equal(q->scope, word) &&
 		     equal(q->within, p->within) && !((q->flags ^ p->flags) & OOM_P_SHARED);
 	}
 	return n;
