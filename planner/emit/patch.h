@@ -37,6 +37,8 @@ size_t patch_add(const struct oom_reading *r, const char *knob, const char *valu
 /* The new word of a key that stands in the part's file; false: it does not, or its line is not plain. */
 bool patch_fill_in(const struct oom_reading *r, const struct fw_part *p, const char *key, const char *word,
 		   struct patch_change *out);
+/* Is it an entry of this part?  A command and what launches it have one file. */
+bool patch_is_of(const struct oom_reading *r, const struct fw_part *p, const struct oom_setting *s);
 /* The line of a text, from 1 on, and its length; NULL: it has not so many. */
 const char *patch_line(const char *text, uint32_t line, size_t *n);
 /* The keys in which the format of one of the files says two plans differently: how many changes of out[room] lead from

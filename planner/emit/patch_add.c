@@ -89,7 +89,7 @@ static bool beside(const struct spelling *sp, const char *text, const struct oom
 }
 
 /* Whose entry is it?  Those of a command and of what launches it have one file and no level between them. */
-static bool is_of(const struct oom_reading *r, const struct fw_part *p, const struct oom_setting *s)
+bool patch_is_of(const struct oom_reading *r, const struct fw_part *p, const struct oom_setting *s)
 {
 	const size_t at = (size_t)(s - r->settings);
 	const struct fw_part *owner = NULL;
@@ -105,7 +105,7 @@ static bool same_map(const struct oom_reading *r, const struct fw_part *p, const
 {
 	const size_t prefix = strlen(p->prefix), map = (size_t)(last_name(key) - key);
 
-	return s->line && is_of(r, p, s) && s->kind != OOM_SETTING_DEFAULT && *s->value && !strcmp(s->file, p->file) &&
+	return s->line && patch_is_of(r, p, s) && s->kind != OOM_SETTING_DEFAULT && *s->value && !strcmp(s->file, p->file) &&
 	       !strncmp(s->key, p->prefix, prefix) && !strncmp(s->key + prefix, key, map) &&
 	       !strchr(s->key + prefix + map, '.');
 }

@@ -70,14 +70,16 @@ static bool same(const struct doc_node *a, const struct doc_node *b)
 
 /* ---- where lines go ---- */
 
-/* Below a line of a command that goes on, and does not end between an option and its value. */
+/* Below a line of a command that goes on with an option, and does not end between one and its value, or within its list. */
 static bool goes_on(const char *line, size_t n)
 {
+	const char *next = line + n + (line[n] == '\n');
 	size_t word;
 
+	next += strspn(next, " \t");
 	while (n && (line[n - 1] == ' ' || line[n - 1] == '\t' || line[n - 1] == '\r'))
 		n--;
-	if (!n || line[n - 1] != '\\')
+	if (!n || line[n - 1] != '\\' || *next != '-')
 		return false;
 	for (n--; n && (line[n - 1] == ' ' || line[n - 1] == '\t'); n--)
 		;
@@ -115,7 +117,7 @@ static const struct oom_setting *anchor_of(const struct oom_reading *r, const st
 	for (size_t i = p->first_setting; !found && i < r->n_settings; i++) {
 		const struct oom_setting *s = &r->settings[i];
 		size_t n = 0;
-		const char *line = s->line && s->kind != OOM_SETTING_DEFAULT && !strcmp(s->file, p->file) ?
+		const char *line = s->line && s->kind != OOM_SETTING_DEFAULT && !strcmp(s->file, p->file) && patch_is_of(r, p, s) ?
 					   patch_line(text, s->line, &n) :
 					   NULL;
 

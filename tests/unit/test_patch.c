@@ -146,6 +146,11 @@ static const struct {
 	{"t.sh", "torchrun --nproc_per_node 2 sft.py \\\n\t--model_name_or_path some/model --dataset_name a/b \\\n"
 		 "\t--per_device_train_batch_size 2 --bf16 True --max_length 64\n", 2,
 	 {"\t--fsdp 'shard_grad_op auto_wrap' \\", "\t--fsdp_config '{\"version\": 2, \"reshard_after_forward\": false}' \\", NULL}},
+	/* a launcher's lines are not its command's, and a list of values may go on in the next line */
+	{"l.sh", "torchrun \\\n\t--nproc_per_node 2 \\\n\tsft.py --model_name_or_path some/model --dataset_name a/b "
+		 "--per_device_train_batch_size 2 --bf16 True --max_length 64\n", 0, {NULL}},
+	{"m.sh", "torchrun --nproc_per_node 2 sft.py --model_name_or_path some/model --lora_target_modules q_proj \\\n\tv_proj "
+		 "--dataset_name a/b --per_device_train_batch_size 2 --bf16 True --max_length 64\n", 0, {NULL}},
 	/* an option's value may stand on the next line: nothing is put between the two */
 	{"o.sh", "torchrun --nproc_per_node 2 sft.py --model_name_or_path \\\n\tsome/model --dataset_name \\\n"
 		 "\ta/b --per_device_train_batch_size 2 --bf16 True --max_length 64\n", 0, {NULL}},
