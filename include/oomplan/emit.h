@@ -23,6 +23,9 @@ struct oom_emit_format {
 	const char *version;    /* the framework's version whose keys are written, and how they were checked */
 };
 OOM_API const struct oom_emit_format *oom_emit_format_at(size_t i);
+/* The framework that runs what is written in this format (oom_framework_name); NULL: there is no such format,
+ * or others run it. */
+OOM_API const char *oom_emit_framework(const char *format);
 
 enum { OOM_EMIT_UNSAID_MAX = 24 };
 

@@ -184,6 +184,9 @@ struct oom_plan {
 	int64_t precision_by_card;
 	/* Not a knob: 1 = the stage was said; otherwise oom_plan_settle takes the engine's own. */
 	int64_t zero_said;
+	/* Not a knob: whose files the run is started with (oom_framework_number); 0: nobody's that is known.
+	 * What that framework refuses holds as well (oomplan/compat.h). */
+	int64_t framework;
 	/* Not a knob: enum oom_generating, for the forward passes of a step that generates
 	 * (models/step/rollouts.c). */
 	int64_t generating;

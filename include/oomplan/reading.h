@@ -106,8 +106,12 @@ struct oom_key_change {
 OOM_API bool oom_reading_change(const struct oom_reading *reading, const char *knob, const char *value,
 				struct oom_key_change *out);
 
+/* The framework that trains, of those whose files were read; NULL: launchers' and engines' files alone. */
+OOM_API const char *oom_reading_framework(const struct oom_reading *reading);
 /* The name of the i-th framework, and in *summary a sentence about it; NULL past the end. */
 OOM_API const char *oom_framework_name(size_t i, const char **summary);
+/* What struct oom_plan's framework is for the framework of this name; 0: there is none, or no name. */
+OOM_API int64_t oom_framework_number(const char *name);
 
 #ifdef __cplusplus
 }

@@ -89,7 +89,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.margin = k.moe_imbalance = k.vllm_share = 0;
 	k.vllm_sleep = k.rollouts = 0;
 	k.fp8 = 0;
-	k.surplus_params = k.precision_unasked = k.precision_by_card = k.zero_said = 0;
+	k.surplus_params = k.precision_unasked = k.precision_by_card = k.zero_said = k.framework = 0;
 	k.step_in_backward = k.ema = 0;
 	k.compute_capability = oom_kernels_of(p);
 	return k;

@@ -86,6 +86,8 @@ void oom_from_json(struct oom_json *j, const struct oom_job *job, const struct o
 		   const struct oom_plan *to);
 /* emit.c.  Whether a format goes to standard output, in place of the report. */
 bool oom_emit_prints(const struct oom_job *job);
+/* The framework that runs what an item of --emit asks for; NULL: none, or the files' own. */
+const char *oom_emit_job_framework(const char *word);
 /* Whether one of them is the patch of the files that were read. */
 bool oom_emit_patches(const struct oom_job *job);
 /* Unknown formats are bad usage: an exit code, 0 = fine. */

@@ -26,6 +26,14 @@ static bool is_patch(const char *name)
 	return oom_same_word(name, "patch");
 }
 
+const char *oom_emit_job_framework(const char *word)
+{
+	const char *file;
+	char name[60];
+
+	return oom_emit_framework(format_of(word, name, sizeof(name), &file));
+}
+
 static int put(const char *text, size_t size, const char *file, bool overwrite)
 {
 	struct oom_error err = {{0}};

@@ -205,6 +205,18 @@ static void take_card(struct oom_job *job)
 	oom_gpus_release(&gpus);
 }
 
+/* Whose files start the run: that of the format that is written, else of the files that were read. */
+static int64_t framework_of(const struct oom_job *job)
+{
+	const char *whose = NULL;
+
+	for (size_t i = 0; !whose && i < job->emit.n; i++)
+		whose = oom_emit_job_framework(job->emit.items[i]);
+	if (!whose && job->reading)
+		whose = oom_reading_framework(job->reading);
+	return oom_framework_number(whose);
+}
+
 int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 {
 	int code;
@@ -214,6 +226,7 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	t->q.allow = oom_allowed(&job->allow);
 	t->q.brief = job->quiet;
 	t->q.keep_launcher = job->reading != NULL;
+	t->q.plan.framework = framework_of(job);
 	code = oom_from_model(job);
 	if (code)
 		return code;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "oomplan/reading.h"
 #include "table.h"
 
 /* Of a rule that there is; a search asks some million times. */
@@ -60,6 +61,8 @@ static struct facts facts_of(const struct oom_model *model, const struct oom_pla
 	f.number[FACT_HEADS] = (int64_t)shape.n_heads;
 	f.word[FACT_VENDOR] = nvidia ? "nvidia" : gpu->vendor;
 	f.word[FACT_TYPE] = oom_model_type(model);
+	f.word[FACT_FRAMEWORK] = oom_framework_name((size_t)plan->framework - 1, NULL);
+	f.word[FACT_FRAMEWORK] = plan->framework && f.word[FACT_FRAMEWORK] ? f.word[FACT_FRAMEWORK] : "";
 	f.word[FACT_TASK] = oom_knob_find("task")->choice((size_t)task)->name;
 	return f;
 }

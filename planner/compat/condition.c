@@ -4,7 +4,8 @@
  *   term      := name op value { "|" value }         op: = != < <= > >=
  *
  * A name is a knob's, with its own words; "library", a word in the source of the optimizer's row;
- * or a fact: class.* (data/class_flags.csv; a class it lacks fulfils no term), card.*, model.*.
+ * or a fact: class.* (data/class_flags.csv; a class it lacks fulfils no term), card.*, model.*, and
+ * run.framework, whose files start the run.
  * The value "asked" is the question's.
  *
  * Facts are decided here; terms about knobs become comparisons of a plan's fields. */
@@ -29,6 +30,7 @@ static const char *const facts[FACTS] = {
 	[FACT_VENDOR] = "card.vendor",
 	[FACT_TYPE] = "model.type",
 	[FACT_TASK] = "model.task",
+	[FACT_FRAMEWORK] = "run.framework",
 };
 
 /* ---- pieces ---- */

@@ -21,6 +21,7 @@ enum fact {
 	FACT_VENDOR,                    /* text from here on */
 	FACT_TYPE,
 	FACT_TASK,
+	FACT_FRAMEWORK,                 /* "": nobody's that is known */
 	FACTS
 };
 struct facts {

@@ -365,6 +365,14 @@ const struct oom_emit_format *oom_emit_format_at(size_t i)
 	return i < n ? &emit_targets[i].format : NULL;
 }
 
+const char *oom_emit_framework(const char *format)
+{
+	for (size_t i = 0; emit_targets[i].format.name; i++)
+		if (oom_same_word(emit_targets[i].format.name, format))
+			return emit_targets[i].framework;
+	return NULL;
+}
+
 enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
 			 const struct oom_emit_run *run, struct oom_emitted *out, struct oom_error *err)
 {

@@ -242,6 +242,14 @@ const char *oom_reading_file(const struct oom_reading *r, size_t i, const char *
 	return r->parts[i]->file;
 }
 
+const char *oom_reading_framework(const struct oom_reading *r)
+{
+	for (size_t i = 0; i < r->n_parts; i++)
+		if (r->parts[i]->fw->role == FW_TRAINER)
+			return r->parts[i]->fw->name;
+	return NULL;
+}
+
 const struct oom_setting *oom_reading_key_of(const struct oom_reading *r, const char *knob)
 {
 	for (size_t i = 0; i < r->n_knobs; i++)

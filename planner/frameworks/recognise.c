@@ -16,6 +16,14 @@ const struct framework *framework_find(const char *name)
 	return NULL;
 }
 
+int64_t oom_framework_number(const char *name)
+{
+	for (size_t i = 0; name && framework_at(i); i++)
+		if (!strcmp(framework_at(i)->name, name))
+			return (int64_t)i + 1;
+	return 0;
+}
+
 const char *oom_framework_name(size_t i, const char **summary)
 {
 	const struct framework *fw = framework_at(i);

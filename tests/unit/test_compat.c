@@ -97,6 +97,12 @@ static void obey(struct oom_plan *p, const char *name, const char *op, const cha
 					 OOM_OK);
 		return;
 	}
+	if (!strcmp(name, "run.framework")) {
+		snprintf(word, sizeof(word), "%.*s", (int)strcspn(value, "|"), value);
+		p->framework = oom_framework_number(word);
+		assert_true(p->framework > 0);
+		return;
+	}
 	if (!k)
 		fail_msg("no knob %s", name);
 	at = oom_plan_field(p, k);
@@ -180,6 +186,42 @@ static void test_every_rule(void **state)
 		oom_keys_release(&keys);
 	}
 	assert_true(i >= 50);
+}
+
+/* What one framework refuses another one runs: the plan alone breaks no such rule. */
+static void test_frameworks(void **state)
+{
+	struct oom_compat_rule r;
+	size_t n = 0;
+
+	(void)state;
+	for (size_t i = 0; oom_compat_rule_at(i, &r); i++) {
+		struct oom_keys keys;
+		struct oom_model *m = model_of(model_for(r.when), &keys);
+		struct oom_plan p = plan_for(r.when);
+		struct oom_compat_set broken;
+		struct oom_compat c;
+
+		if (strstr(r.when, "run.framework=")) {
+			n++;
+			p.framework = oom_framework_number("verl");
+			assert_int_equal(oom_compat_init(&c, m, &p, NULL, NULL), OOM_OK);
+			broken = oom_compat_broken(&c, &p, NULL);
+			assert_false(oom_compat_has(&broken, i));
+			p.framework = 0;
+			assert_int_equal(oom_compat_init(&c, m, &p, NULL, NULL), OOM_OK);
+			broken = oom_compat_broken(&c, &p, NULL);
+			assert_false(oom_compat_has(&broken, i));
+		}
+		oom_model_free(m);
+		oom_keys_release(&keys);
+	}
+	assert_true(n >= 8);
+	assert_int_equal(oom_framework_number(NULL), 0);
+	assert_int_equal(oom_framework_number("nosuch"), 0);
+	assert_string_equal(oom_emit_framework("slurm"), "trl");
+	assert_string_equal(oom_emit_framework("axolotl"), "axolotl");
+	assert_null(oom_emit_framework("patch"));
 }
 
 /* A rule without a name, a sentence or a source cannot be told to anybody. */
@@ -290,6 +332,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_rule),
+		cmocka_unit_test(test_frameworks),
 		cmocka_unit_test(test_rows_are_whole),
 		cmocka_unit_test(test_looked_up),
 		cmocka_unit_test(test_plain_plans),
