@@ -19,7 +19,9 @@ void deepspeed_config(struct emission *e, const char *prefix);
 void training_arguments(struct emission *e);
 /* recipes.c */
 void fill_axolotl(struct emission *e);
+void write_axolotl(struct emission *e, struct emit_text *out);
 void fill_llamafactory(struct emission *e);
+void write_llamafactory(struct emission *e, struct emit_text *out);
 /* pretraining.c */
 void fill_torchtune(struct emission *e);
 void write_torchtune(struct emission *e, struct emit_text *out);

@@ -8,6 +8,12 @@
 
 /* ---- torchtune, torchtitan, Megatron-LM ---- */
 
+/* Its other recipes are about objectives of their own; what none is about runs as a plain one. */
+static bool finetunes(const struct emission *e)
+{
+	return !emit_is(e, "objective", "dpo") && !emit_is(e, "objective", "grpo") && !emit_is(e, "objective", "distill");
+}
+
 void fill_torchtune(struct emission *e)
 {
 	static const struct {
@@ -38,8 +44,9 @@ void fill_torchtune(struct emission *e)
 			emit_set(e, "optimizer._component_", optimizers[i].class);
 			emit_set(e, "optimizer.fused", optimizers[i].fused);
 		}
-	if (emit_is(e, "optimizer-in-backward", "true"))
-		emit_set(e, "optimizer_in_bwd", "True");
+	/* on in many of the configs for one device, where it refuses accumulation */
+	if (emit_is(e, "optimizer-in-backward", "true") || (!emit_adapted(e) && finetunes(e)))
+		emit_set(e, "optimizer_in_bwd", emit_is(e, "optimizer-in-backward", "true") ? "True" : "False");
 	if (!emit_is(e, "offload-params", "none"))
 		emit_set(e, "fsdp_cpu_offload", "True");
 	if (emit_is(e, "objective", "dpo"))
@@ -71,9 +78,10 @@ static bool torchtune_config(const struct emission *e, bool many, char *buf, siz
 	const char *stem;
 	char kind[40];
 
-	if (!oom_model_id_find(e->model, &id))
+	if (!oom_model_id_find(e->model, &id) || (!finetunes(e) && !emit_is(e, "objective", "dpo")))
 		return false;
-	snprintf(kind, sizeof(kind), "%s%s", emit_adapted(e) ? "lora" : "full", many ? "" : "_single_device");
+	snprintf(kind, sizeof(kind), "%s%s%s", emit_adapted(e) ? "lora" : "full", emit_is(e, "objective", "dpo") ? "_dpo" : "",
+		 many ? "" : "_single_device");
 	stem = id.torchtune;
 	for (const char *w = stem + strcspn(stem, " "); *w; w += strcspn(w, " ")) {
 		w += strspn(w, " ");
@@ -85,8 +93,10 @@ static bool torchtune_config(const struct emission *e, bool many, char *buf, siz
 
 void write_torchtune(struct emission *e, struct emit_text *out)
 {
-	/* the recipes of one device have nobody who gathers what waits on the host */
-	const bool many = e->plan->gpus > 1 || !emit_is(e, "offload-params", "none");
+	/* the recipes of one device have nobody who gathers what waits on the host; for DPO of whole models there is
+	 * none (torchtune/_recipe_registry.py) */
+	const bool many = e->plan->gpus > 1 || !emit_is(e, "offload-params", "none") ||
+			  (emit_is(e, "objective", "dpo") && !emit_adapted(e)) || emit_is(e, "objective", "grpo");
 	char config[96];
 
 	if (!torchtune_config(e, many, config, sizeof(config)))
@@ -97,7 +107,7 @@ void write_torchtune(struct emission *e, struct emit_text *out)
 	if (emit_is(e, "objective", "distill"))
 		emit_put(out, "knowledge_distillation_%s --config %s", many ? "distributed" : "single_device", config);
 	else if (emit_is(e, "objective", "grpo"))
-		emit_put(out, "grpo_full_finetune_distributed --config %s", config);
+		emit_put(out, "dev/grpo_full_finetune_distributed --config %s", config);
 	else
 		emit_put(out, "%s_%s_%s --config %s", emit_adapted(e) ? "lora" : "full",
 			 emit_is(e, "objective", "dpo") ? "dpo" : "finetune", many ? "distributed" : "single_device",
@@ -385,6 +395,8 @@ void fill_megatron(struct emission *e)
 		emit_set(e, "use-distributed-optimizer", "true");
 	if (emit_is(e, "optimizer", "adamw-fused") || emit_is(e, "optimizer", "adamw"))
 		emit_set(e, "optimizer", "adam");
+	else
+		emit_rows(e, "", "megatron-lm", "optimizer");
 	if (!emit_is(e, "grad-ckpt", "none"))
 		emit_rows(e, "", "megatron-lm", "recompute-granularity");
 	if (emit_is(e, "grad-ckpt", "full")) {

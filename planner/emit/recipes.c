@@ -50,12 +50,11 @@ static void axolotl_adapter(struct emission *e)
 
 static void axolotl_precision(struct emission *e)
 {
-	/* weights load in bf16 under "bf16: true"; without autocast it is "full" (core/builders/base.py
-	 * _configure_precision_settings; DeepSpeed has none in any case) */
-	if (emit_is(e, "precision", "bf16-amp") || emit_is(e, "precision", "amp-bf16"))
+	/* weights load in bf16 under "bf16: true", and the Trainer computes in autocast; "full", which the builders
+	 * know, is no value for the schema (core/builders/base.py _configure_precision_settings, utils/schemas/config.py
+	 * of 0.5 to 0.18; DeepSpeed has no autocast in any case) */
+	if (emit_is(e, "precision", "bf16-amp") || emit_is(e, "precision", "amp-bf16") || emit_is(e, "precision", "bf16"))
 		emit_set(e, "bf16", "true");
-	else if (emit_is(e, "precision", "bf16"))
-		emit_set(e, "bf16", emit_deepspeed(e) ? "true" : "full");
 	else if (emit_is(e, "@autocast", "fp16"))
 		emit_set(e, "fp16", "true");
 	else
@@ -94,6 +93,8 @@ void fill_axolotl(struct emission *e)
 	axolotl_adapter(e);
 	if (!emit_is(e, "objective", "sft"))
 		emit_rows(e, "", "axolotl", "rl reward_model");
+	if (emit_is(e, "objective", "kto"))     /* utils/schemas/validation.py check_kto_config */
+		emit_set(e, "remove_unused_columns", "false");
 	if (*e->plan->train)
 		emit_names(e, "unfrozen_parameters", e->plan->train);
 	emit_rows(e, "", "axolotl", "sequence_len micro_batch_size gradient_accumulation_steps");
@@ -115,6 +116,12 @@ void fill_axolotl(struct emission *e)
 	axolotl_kernels(e);
 	axolotl_ranks(e);
 	emit_set(e, "output_dir", "./out");
+}
+
+void write_axolotl(struct emission *e, struct emit_text *out)
+{
+	emit_put(out, "# axolotl train FILE\n");
+	emit_yaml(e, out);
 }
 
 /* Has the model a part that sees? */
@@ -190,3 +197,9 @@ void fill_llamafactory(struct emission *e)
 	training_arguments(e);
 }
 
+/* One process is no reason for the launcher to take torchrun, which DeepSpeed wants (hparams/parser.py get_train_args). */
+void write_llamafactory(struct emission *e, struct emit_text *out)
+{
+	emit_put(out, "# %sllamafactory-cli train FILE\n", emit_deepspeed(e) && e->plan->gpus < 2 ? "FORCE_TORCHRUN=1 " : "");
+	emit_yaml(e, out);
+}

@@ -43,6 +43,7 @@ static const struct emit_cost tune_costs[] = {
 /* Transformer Engine's kernels have no other (megatron/core/transformer/enums.py AttnBackend). */
 static const struct emit_cost megatron_costs[] = {
 	{"attn", "sdpa", "flash", "", true},
+	{"optimizer", "adamw", "adamw-fused", "", true},
 	{NULL, NULL, NULL, NULL, false},
 };
 
@@ -76,10 +77,10 @@ const struct emit_target emit_targets[] = {
 	 "gpus nodes seq-len packing attn grad-ckpt optimizer loss liger-kernels lora-r lora-targets lora-dropout base-weights "
 	 "allocator objective use-reentrant kbit-prepare double-quant autocast-adapter-dtype " HOST, NULL, NULL, NULL},
 	{{"axolotl", "axolotl's YAML", "axolotl 0.12"},
-	 "axolotl", "plan.yaml", fill_axolotl, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST,
+	 "axolotl", "plan.yaml", fill_axolotl, write_axolotl, NULL, "# ", "gpus nodes allocator " HOST,
 	 "datasets", NULL, NULL},
 	{{"llamafactory", "LLaMA-Factory's YAML", "LLaMA-Factory 0.9.4"},
-	 "llamafactory", "plan.yaml", fill_llamafactory, emit_yaml, NULL, "# ", "gpus nodes allocator " HOST,
+	 "llamafactory", "plan.yaml", fill_llamafactory, write_llamafactory, NULL, "# ", "gpus nodes allocator " HOST,
 	 "dataset, template", NULL, factory_costs},
 	{{"torchtune", "overrides of a torchtune recipe", "torchtune 0.6"},
 	 "torchtune", "plan.sh", fill_torchtune, write_torchtune, NULL, "# ", "attn allocator engine zero " HOST,

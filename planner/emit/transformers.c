@@ -91,7 +91,7 @@ static const struct {
 	{"dpo", "dpo", "DPOConfig", "beta", "0.1"},
 	{"kto", "kto", "KTOConfig", "desirable_weight", "1.0"},
 	{"reward", "reward", "RewardConfig", NULL, NULL},
-	{"grpo", "grpo", "GRPOConfig", "num_generations", "8"},
+	{"grpo", "grpo", "GRPOConfig", NULL, NULL},
 	/* no command of TRL's starts these (trl/experimental) */
 	{"simpo", NULL, "CPOConfig", "simpo_gamma", "0.5"},
 	{"ppo", NULL, "PPOConfig", "kl_coef", "0.05"},
@@ -166,6 +166,21 @@ static void trl_model(struct emission *e)
 	}
 }
 
+/* A prompt's answers lie in one step, and as many prompts as go into it: with eight, the default, a step must be a
+ * multiple of eight, else the next fewer that divide it (trl/trainer/grpo_config.py __post_init__: at least two). */
+static void grpo_config(struct emission *e)
+{
+	const int64_t step = e->plan->micro_batch * e->plan->grad_accum * oom_plan_data_parallel(e->plan);
+	int64_t answers = 8;
+	char buf[24];
+
+	while (answers > 2 && step % answers)
+		answers--;
+	snprintf(buf, sizeof(buf), "%lld", (long long)answers);
+	emit_rows(e, "", "trl", "max_completion_length");
+	emit_set(e, "num_generations", buf);
+}
+
 /* What SFTConfig, DPOConfig, ... have beside TrainingArguments. */
 static void trl_config(struct emission *e)
 {
@@ -179,7 +194,7 @@ static void trl_config(struct emission *e)
 	if (emit_is(e, "objective", "ppo"))
 		emit_rows(e, "", "trl", "response_length");
 	else if (emit_is(e, "objective", "grpo"))
-		emit_rows(e, "", "trl", "max_completion_length");
+		grpo_config(e);
 	else if (e->plan->seq_len > 0)
 		emit_set(e, "max_length", emit_fact(e, "seq-len", buf));
 	if (!i) {

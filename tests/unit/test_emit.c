@@ -78,8 +78,19 @@ static const struct saying sayings[] = {
 	{"trl", "loss=sft engine=deepspeed zero=2 gpus=2 precision=amp-bf16 optimizer=adamw-fused", {"dtype: float32", "bf16: true"}, ""},
 	/* transformers integrations/deepspeed.py: fp16.enabled and TrainingArguments' fp16 have to agree */
 	{"trl", "loss=sft engine=deepspeed zero=2 gpus=2 precision=fp16 optimizer=adamw-fused", {"fp16: true"}, ""},
-	/* axolotl core/builders/base.py: "bf16: full" alone leaves TrainingArguments.bf16 off */
-	{"axolotl", "precision=bf16 micro-batch=2 optimizer=adamw-fused", {"bf16: full"}, ""},
+	/* axolotl's schema of 0.5 to 0.18 takes true, false or auto, and autocast goes with true */
+	{"axolotl", "precision=bf16 micro-batch=2 optimizer=adamw-fused", {"bf16: true", "# axolotl train FILE\n"}, "--precision bf16"},
+	/* what the frameworks' own parsers asked for (TRL f2cd577, axolotl 067b021, LLaMA-Factory ff6d4d1, torchtune bd2a0fc) */
+	{"axolotl", "precision=bf16-amp objective=kto optimizer=adamw-fused", {"rl: kto", "remove_unused_columns: false"}, ""},
+	{"trl", "precision=bf16 objective=grpo micro-batch=2 gpus=2 optimizer=adamw-fused", {"num_generations: 4\n"}, ""},
+	{"trl", "precision=bf16 objective=grpo micro-batch=3 grad-accum=2 optimizer=adamw-fused", {"num_generations: 6\n"}, ""},
+	{"trl", "precision=bf16 objective=grpo micro-batch=4 grad-accum=4 optimizer=adamw-fused", {"num_generations: 8\n"}, ""},
+	{"llamafactory", "precision=bf16 engine=deepspeed zero=2 micro-batch=2 optimizer=adamw-fused",
+	 {"# FORCE_TORCHRUN=1 llamafactory-cli train FILE\n"}, ""},
+	{"torchtune", "precision=bf16 grad-accum=4 optimizer=adamw-fused engine=torchtune", {"optimizer_in_bwd=False"}, ""},
+	{"torchtune", "precision=bf16 objective=dpo optimizer=adamw-fused engine=torchtune",
+	 {"tune run --nproc_per_node 1 full_dpo_distributed "}, ""},
+	{"megatron", "precision=bf16 engine=megatron optimizer=muon", {"--optimizer muon"}, ""},
 	{"axolotl", "precision=bf16-amp micro-batch=2 optimizer=adamw-fused", {"bf16: true"}, ""},
 	/* versions of libraries are nothing that a file of a framework could say */
 	{"trl", "loss=sft precision=amp-bf16 optimizer=adamw-fused compile=true bitsandbytes=0.43 peft=0.11 transformers=4.45",
