@@ -6,11 +6,11 @@
  *   - the same plan reached with more departures (search_axes.c);
  *   - expandable segments: they change what is reserved, not what is allocated, nor time or class;
  *     the price of the plan without serves;
- *   - Megatron's larger micro-batches where what a smaller one of the same layout allocates has no
- *     room: a pass leaves bytes in proportion to the micro-batch b, and passes in flight x b =
- *     min(pipeline stages x b, the step's batch a rank sees) does not fall with b.  (Interleaved
- *     schedules are not that simple: all are priced.  Nor is accumulation elsewhere: it keeps
- *     gradients.) */
+ *   - larger micro-batches where what a smaller one of the same plan allocates has no room: a pass leaves bytes
+ *     in proportion to the micro-batch b, and passes in flight x b = min(pipeline stages x b, the step's batch
+ *     a rank sees) does not fall with b.  (Megatron's interleaved schedules are not that simple: all are
+ *     priced.)  Accumulation keeps gradients, which the largest micro-batch does without: elsewhere than in
+ *     Megatron a smaller one must lack more than these. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,50 +21,98 @@
 struct seeker {
 	struct search_space space;
 	struct picks picks;
-	/* Megatron: the least micro-batch a layout (with and without sp) has no room for */
-	int64_t refused[2 * MAX_LAYOUTS];
+	/* values of each axis in this pass */
+	size_t width[AXES];
+	/* the least micro-batch that a plan has no room for, by what the axes within BATCH say of it */
+	int64_t *refused;
 };
+
+/* By which of the combinations of the axes within BATCH a plan is, but for the allocator. */
+static size_t plan_of_a_batch(const struct seeker *s, const uint16_t value[AXES])
+{
+	size_t i = 0;
+
+	for (int axis = BATCH + 1; axis < ALLOCATOR; axis++)
+		i = i * s->width[axis] + value[axis];
+	return i;
+}
+
+static size_t plans_of_a_batch(const struct seeker *s)
+{
+	size_t n = 1;
+
+	for (int axis = BATCH + 1; axis < ALLOCATOR; axis++)
+		n *= s->width[axis];
+	return n;
+}
+
+static void measure_axes(struct seeker *s)
+{
+	for (int axis = 0; axis < AXES; axis++)
+		s->width[axis] = search_values(&s->space, (enum search_axis)axis);
+}
+
+/* Whether no larger micro-batch has room either.  Gradients are taken at 8 bytes for each trained parameter, two
+ * fp32 copies, as engines keep them in buckets and in other types besides. */
+static bool has_none_larger(const struct seeker *s, const struct oom_plan *plan, const struct oom_eval *e, bool may_fit)
+{
+	const uint64_t kept = 8 * e->trainable_params;
+
+	if (s->space.megatron)
+		return !may_fit && s->space.asked->vpp <= 1;
+	return !may_fit && e->used_bytes - e->reserved_bytes + e->overall_peak >
+				   oom_budget(s->picks.q->capacity_bytes, plan) + kept;
+}
 
 /* One combination, and the same with expandable segments. */
 static enum oom_status price(struct seeker *s, uint16_t value[AXES])
 {
-	const bool monotonous = s->space.megatron && s->space.asked->vpp <= 1;
-	int64_t *refused = &s->refused[2 * value[LAYOUT] + value[SEQPAR]];
 	struct picks *k = &s->picks;
 	struct oom_plan plan;
 	struct oom_eval e;
 	enum oom_status st;
+	const size_t at = plan_of_a_batch(s, value);
 	bool may_fit = true;
 
-	if (!search_build(&s->space, value, &plan) ||
-	    (monotonous && plan.micro_batch >= *refused))
+	if (s->space.divisor[value[BATCH]] >= s->refused[at] || !search_build(&s->space, value, &plan))
 		return OOM_OK;
 	st = oom_evaluate(k->ev, s->space.model, &plan, OOM_EVAL_FAST, &e, k->err);
 	/* what is allocated is the same under either allocator */
-	k->out->evaluated += search_values(&s->space, ALLOCATOR);
+	k->out->evaluated += s->width[ALLOCATOR];
 	if (st)
 		return st == OOM_ERR_INVALID || st == OOM_ERR_LIMIT ? OOM_OK : st;
-	for (size_t a = 0; !st && may_fit && a < search_values(&s->space, ALLOCATOR); a++) {
+	for (size_t a = 0; !st && may_fit && a < s->width[ALLOCATOR]; a++) {
 		value[ALLOCATOR] = (uint16_t)a;
 		st = picks_add(k, value, &plan, &e, &may_fit);
 	}
 	value[ALLOCATOR] = 0;
-	if (!may_fit)
-		*refused = plan.micro_batch;
+	if (!st && has_none_larger(s, &plan, &e, may_fit))
+		s->refused[at] = plan.micro_batch;
 	return st;
+}
+
+/* Micro-batches from the smallest on, which the asked one is the first of. */
+static size_t batch_in_turn(const struct search_space *s, size_t k, size_t n)
+{
+	size_t smaller = 0;
+
+	while (smaller + 1 < n && s->divisor[smaller + 1] < s->divisor[0])
+		smaller++;
+	return k < smaller ? k + 1 : k == smaller ? 0 : k;
 }
 
 static enum oom_status visit(struct seeker *s, int axis, uint16_t value[AXES])
 {
-	const size_t n = axis < ALLOCATOR ? search_values(&s->space, (enum search_axis)axis) : 0;
+	const size_t n = axis < ALLOCATOR ? s->width[axis] : 0;
 	enum oom_status st = OOM_OK;
 
 	if (axis == ALLOCATOR)
 		return price(s, value);
-	for (size_t k = 0; axis == BATCH && k < 2 * s->space.n_layouts; k++)
-		s->refused[k] = INT64_MAX;
+	if (axis == BATCH)
+		for (size_t k = plans_of_a_batch(s); k-- > 0;)
+			s->refused[k] = INT64_MAX;
 	for (size_t k = 0; !st && k < n; k++) {
-		value[axis] = (uint16_t)k;
+		value[axis] = (uint16_t)(axis == BATCH ? batch_in_turn(&s->space, k, n) : k);
 		st = visit(s, axis + 1, value);
 	}
 	value[axis] = 0;
@@ -79,6 +127,7 @@ static enum oom_status one_length(struct seeker *s, uint16_t value[AXES])
 	o->found = false;
 	o->n_alternatives = o->n_undominated = 0;
 	picks_init(&s->picks);
+	measure_axes(s);
 	st = visit(s, SEQ + 1, value);
 	return st ? st : picks_choose(&s->picks);
 }
@@ -166,6 +215,16 @@ static enum oom_status each_length(struct seeker *s)
 	return st;
 }
 
+/* For all that is tried in the end. */
+static enum oom_status make_room(struct seeker *s, struct oom_error *err)
+{
+	s->space.resorts = search_has_resorts(&s->space);
+	measure_axes(s);
+	s->refused = malloc(plans_of_a_batch(s) * sizeof(*s->refused));
+	s->space.resorts = false;
+	return s->refused ? OOM_OK : oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+}
+
 enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *model,
 			   const struct oom_search_query *q, struct oom_search *out,
 			   struct oom_error *err)
@@ -177,10 +236,14 @@ enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *mod
 	if (!s)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	s->picks = (struct picks){.space = &s->space, .ev = ev, .q = q, .out = out, .err = err};
+	s->refused = NULL;
 	st = search_space_init(&s->space, model, q, err);
+	if (!st)
+		st = make_room(s, err);
 	if (!st)
 		st = each_length(s);
 	picks_release(&s->picks);
+	free(s->refused);
 	free(s);
 	return st;
 }

@@ -95,8 +95,7 @@ enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 {
 	const enum oom_decision known = oom_decide_on(e, p->q->capacity_bytes, plan);
 	const bool headroom = p->q->objective == OOM_OBJECTIVE_HEADROOM;
-	struct pick c = {.seconds = 1 / oom_step_time(plan, e, p->q->gpu).samples_per_s,
-			 .least_bytes = e->used_bytes - e->reserved_bytes + e->overall_peak,
+	struct pick c = {.least_bytes = e->used_bytes - e->reserved_bytes + e->overall_peak,
 			 .used_bytes = e->used_bytes,
 			 .wanted_bytes = e->wanted_bytes,
 			 .micro_batch = plan->micro_batch,
@@ -107,6 +106,7 @@ enum oom_status picks_add(struct picks *p, const uint16_t value[AXES],
 	if (!*may_fit)
 		return OOM_OK;
 	p->out->possible++;
+	c.seconds = 1 / oom_step_time(plan, e, p->q->gpu).samples_per_s;
 	c.departures = (uint8_t)search_departures(value);
 	c.cost = headroom ? (double)c.least_bytes :
 			    oom_search_cost(p->space->asked, p->q->objective, plan, c.seconds,
