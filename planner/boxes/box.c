@@ -130,13 +130,6 @@ static enum oom_status search(struct finder *f, struct group *g)
 
 	if (st || g->found.found)
 		return st ? st : host_of(f, card, g);
-	/* what is not allowed is looked for all the same, and listed apart */
-	if ((f->q->allow & OOM_ALLOW_SCIENCE) != OOM_ALLOW_SCIENCE) {
-		st = look(f, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE, &g->found);
-		g->science = g->found.found;
-		if (st || g->science)
-			return st ? st : host_of(f, card, g);
-	}
 	measure_shortage(f, p, room, g);
 	return OOM_OK;
 }
@@ -181,6 +174,50 @@ static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int
 	snprintf(g->interconnect, sizeof(g->interconnect), "%s", o->interconnect);
 	g->network_gbps = network_of(o);
 	return search(f, g);
+}
+
+static enum oom_status search_science(struct finder *f, struct group *g)
+{
+	struct oom_gpu linked;
+	const struct oom_gpu *card = finder_as_linked(f, g, &linked);
+	const struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
+	const uint64_t room = card->capacity_bytes -
+			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
+	const enum oom_status st = look(f, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE, &g->found);
+
+	g->science_tried = true;
+	g->science = g->found.found;
+	return st || !g->science ? st : host_of(f, card, g);
+}
+
+static enum oom_status with_science(struct finder *f, struct oom_box *b)
+{
+	size_t i = 0;
+	enum oom_status st;
+
+	if (b->shortage != OOM_BOX_VRAM && b->shortage != OOM_BOX_LAYOUT)
+		return OOM_OK;
+	st = group_of(f, b->offer, b->nodes, &i);
+	if (!st && !f->group[i].science_tried)
+		st = search_science(f, &f->group[i]);
+	return st || !f->group[i].science ? st : finder_fill(f, b->offer, &f->group[i], b);
+}
+
+/* What is not allowed is looked for all the same, and listed apart: for the number of nodes that an offer is listed
+ * with, not for each that was tried, as such a search goes through ten times as many plans; and not beside a quote that
+ * others can give for the run as it is. */
+static enum oom_status look_at_science(struct finder *f)
+{
+	bool quoted = false;
+	enum oom_status st = OOM_OK;
+
+	for (size_t i = 0; i < f->out->n; i++)
+		quoted |= f->q->tokens > 0 && f->out->items[i].shortage == OOM_BOX_FITS;
+	if (quoted || (f->q->allow & OOM_ALLOW_SCIENCE) == OOM_ALLOW_SCIENCE)
+		return OOM_OK;
+	for (size_t i = 0; !st && i < f->out->n; i++)
+		st = with_science(f, &f->out->items[i]);
+	return st;
 }
 
 static bool wanted(const struct finder *f, const struct oom_offer *o)
@@ -254,6 +291,8 @@ enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom
 		st = finder_one_offer(&f, o, &out->items[out->n]);
 		out->n += !st;
 	}
+	if (!st)
+		st = look_at_science(&f);
 	if (!st)
 		st = finder_settle_points(&f);
 	if (!st)

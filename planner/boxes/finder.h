@@ -15,7 +15,8 @@ struct group {
 	char interconnect[32];
 	double network_gbps;            /* 0 = unknown */
 	struct oom_search found;
-	bool science;                   /* a plan was found only with a change that must be allowed */
+	bool science_tried;             /* changes that must be allowed were looked at, */
+	bool science;                   /* and a plan was found only with one */
 	uint64_t short_bytes;           /* of the cards, when nothing fits */
 	bool layout;                    /* nothing could even run */
 	/* of the plan found, and of those beside it */
@@ -49,6 +50,7 @@ const struct oom_gpu *finder_as_linked(const struct finder *f, const struct grou
 /* The best that an offer does with so many nodes. */
 enum oom_status finder_with_nodes(struct finder *f, const struct oom_offer *o, int64_t nodes,
 				  struct oom_box *b);
+
 
 /* one_offer.c: the best plan of a group, or one of those that it does not dominate; what an offer does with
  * the fastest of them that its host bears. */

@@ -161,6 +161,40 @@ static void spot_is_interrupted(struct quoted *w)
 	oom_boxes_release(&b);
 }
 
+/* A card too small for the run as it is: what it would take is said where no other machine gives a quote, and without a
+ * quote; it is no reason to search ten times as long where one does. */
+static void science_is_no_part_of_a_quote(struct quoted *w)
+{
+	static const char head[] = "provider,instance,gpu,gpu_count,ondemand_usd_h,price_date\n", small[] = "p,small,T4,1,0.5,2999\n",
+			  large[] = "p,large,H100-SXM5-80GB,8,30,2999\n";
+	struct oom_box_query q = {.max_nodes = 1, .tokens = 1e9};
+	struct oom_offers one = {0}, two = {0};
+	struct oom_plan lengthy = w->plan;
+	char text[200];
+	struct oom_boxes b;
+
+	lengthy.seq_len = 32768;
+	snprintf(text, sizeof(text), "%s%s", head, small);
+	read_text(&one, "own.csv", text, OOM_OK, &w->err);
+	assert_int_equal(oom_boxes_find(&one, w->model, &lengthy, &q, &b, &w->err), OOM_OK);
+	assert_true(b.items[0].needs_science && b.items[0].nodes == 1);
+	oom_boxes_release(&b);
+	snprintf(text, sizeof(text), "%s%s%s", head, small, large);
+	read_text(&two, "own.csv", text, OOM_OK, &w->err);
+	assert_int_equal(oom_boxes_find(&two, w->model, &lengthy, &q, &b, &w->err), OOM_OK);
+	assert_int_equal(b.fitting, 1);
+	assert_false(b.items[1].needs_science);
+	assert_int_equal(b.items[1].shortage, OOM_BOX_VRAM);
+	assert_true(b.items[1].short_bytes > 0);
+	oom_boxes_release(&b);
+	q.tokens = 0;
+	assert_int_equal(oom_boxes_find(&two, w->model, &lengthy, &q, &b, &w->err), OOM_OK);
+	assert_true(b.items[1].needs_science);
+	oom_boxes_release(&b);
+	oom_offers_release(&one);
+	oom_offers_release(&two);
+}
+
 static void private_hosts_are_not_joined(struct quoted *w)
 {
 	const struct oom_box_query q = {.nodes = 2};
@@ -198,6 +232,7 @@ static void test_quote(void **state)
 	the_nearest_to_a_deadline_leads(&w);
 	a_step_is_not_divided_further(&w);
 	spot_is_interrupted(&w);
+	science_is_no_part_of_a_quote(&w);
 	private_hosts_are_not_joined(&w);
 	oom_model_free(w.model);
 	oom_keys_release(&w.keys);
