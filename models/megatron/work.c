@@ -22,6 +22,12 @@ enum { DENSE_FWD = 18, DENSE_BWD = 26, EXPERTS_FWD = 46, EXPERTS_BWD = 60 };
  * other half: models/step/time/README.md). */
 #define GROUPED 2.0
 
+/* Bytes of a score in 16 bit that go through memory without a fused kernel (megatron/core/fusions/fused_softmax.py,
+ * transformer/dot_product_attention.py): the product writes 2, the softmax reads and writes 2 each, dropout too, and a
+ * mask of 1, and the second product reads 2; backward both products' gradients read 2 for each of theirs, the one of
+ * the values writes 2, dropout's reads 3 and writes 2, the softmax' reads 4 and writes 2. */
+enum { SCORE_FWD = 13, SCORE_BWD = 19 };
+
 /* Of one token in one layer, forward. */
 struct token {
 	double products;        /* elements of the weights it meets */
@@ -98,6 +104,14 @@ static void experts(const struct oom_megatron *m, struct token *k)
 	if (m->experts > m->ep)
 		k->rated = rated + GROUPED * (k->rated - rated);
 	k->streamed += share * 8 * h;           /* permuted and put back, each read and written */
+}
+
+/* Heads whose width is no multiple of 64 make batched products as slow as others of such sides. */
+static double head_tiles(const struct oom_megatron *m)
+{
+	return m->kv_channels < 64 ? 1 :
+				     oom_product_tiles((uint64_t)m->kv_channels, (uint64_t)m->kv_channels,
+						       m->precision == OOM_MG_FP32 ? OOM_F32 : OOM_DT_BF16);
 }
 
 struct sum {
@@ -200,13 +214,13 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 		w.depth = s.depth * (1 + again / 2) + (head > 0) * (h + head / h);
 	}
 	if (m->attention == OOM_MG_ATTN_UNFUSED)
-		w.batched_flops = 2 * n * keys * (3 + core) * s.score;
+		w.batched_flops = 2 * n * keys * (3 + core) * s.score * head_tiles(m);
 	else    /* arXiv:2205.14135: five products backward for two forward */
 		w.attention_flops = 2 * n * keys * causal * (3.5 + core) * s.score;
 	w.model_flops = 6 * n * (s.products + head + keys * causal * s.score);
 	w.bytes = n * size * (3 + again) * s.streamed;
-	if (m->attention == OOM_MG_ATTN_UNFUSED)        /* scores, softmax, dropout: E1's 5 a s */
-		w.bytes += n * keys * (double)m->heads / t * (13 * (3 + core)) * s.tensor;
+	if (m->attention == OOM_MG_ATTN_UNFUSED)
+		w.bytes += n * keys * (double)m->heads / t * (SCORE_FWD * (1 + core) + SCORE_BWD) * s.tensor;
 	/* a weight is read by three products; its gradient is added to an fp32 one by the third
 	 * (tensor_parallel/layers.py, gradient_accumulation_fusion) */
 	w.streamed = weights * (size * (3 + again) + 8);

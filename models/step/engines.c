@@ -73,7 +73,8 @@ static const struct oom_engine engines[] = {
 			 .offloads = true, .offloads_as = OOM_ENGINE_DEEPSPEED,
 			 .tries = {OOM_ENGINE_DEEPSPEED}, .n_tries = 1, .narrows = true,
 			 INFO_OF(OOM_ENGINE_DEEPSPEED)},
-		.lowest_stage = 1, .buckets = true, .fp32_master = true,
+		/* FusedAdam unless torch_adam is asked for (runtime/engine.py _configure_basic_optimizer) */
+		.lowest_stage = 1, .buckets = true, .fp32_master = true, .fused_update = true,
 		/* runtime/zero/config.py: overlap_comm is off below stage 3; in stage 3 weights are
 		 * fetched by hooks in Python that wait for what the trace did not prefetch
 		 * (partitioned_param_coordinator.py, fetch_sub_module).  bigscience, experiments/gpt2.md:
@@ -129,7 +130,8 @@ static const struct oom_engine engines[] = {
 			 OF_MEGATRON, .shards_as = OOM_ENGINE_MEGATRON, .shards_from = 1, .shards_to = 1,
 			 .launcher = "Megatron-LM",
 			 INFO_OF(OOM_ENGINE_MEGATRON)},
-		.full_state_dict = true},
+		/* TransformerEngine's or apex' FusedAdam (megatron/core/optimizer/__init__.py) */
+		.full_state_dict = true, .fused_update = true},
 	[OOM_ENGINE_TORCHTUNE] = {
 		TRAITS_OF(OOM_ENGINE_TORCHTUNE),
 		.info = {"as fsdp2, everything in bf16 (or fp32): no master copy", "as fsdp2",
@@ -165,7 +167,8 @@ static const struct oom_engine engines[] = {
 			 "fp16/fused_optimizer.py",
 			 OF_MEGATRON, .shards_as = OOM_ENGINE_MEGATRON_DEEPSPEED, .shards_from = 1, .shards_to = 1,
 			 INFO_OF(OOM_ENGINE_MEGATRON_DEEPSPEED)},
-		.full_state_dict = true},
+		/* apex' FusedAdam (megatron/optimizer/__init__.py) */
+		.full_state_dict = true, .fused_update = true},
 };
 
 const struct oom_engine *oom_engine_of(const struct oom_plan *p)

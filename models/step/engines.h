@@ -26,6 +26,7 @@ struct oom_engine {
 	bool whole_offload;             /* to the CPU everything or nothing */
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
 	bool fp32_master;               /* of 16-bit weights, when it divides */
+	bool fused_update;              /* one kernel updates many tensors whatever form of the optimizer is named */
 	bool waits;                     /* computes while it gathers and reduces less than it waits */
 	/* Hooks in Python gather and free divided weights, in every pass: what one takes, of a unit that is wrapped
 	 * (a layer, and each adapter's matrix; from stage 2 on), or of a tensor (from 3 on). */

@@ -31,7 +31,7 @@ static const struct oom_card_class classes[] = {
 	{"nvidia", NULL, 3, false, false, "before Volta", 0.80, 0.06, 0.50, 0.75, 32, 56, 1, 18, 10, 3 * GB, 0},
 	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 18, 10, 3.1 * GB, 4},
 	{"nvidia", NULL, 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 18, 10, 3 * GB, 1},
-	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.510, 0.946, 96, 108, 0.0625, 18, 10, 25 * GB, 20},
+	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 18, 10, 25 * GB, 20},
 	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 18, 10, 3 * GB, 3},
 	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.432, 0.714, 0.944, 48, 128, 0.25, 18, 10, 3 * GB, 7},
 	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 15, 8.5, 50 * GB, 15},

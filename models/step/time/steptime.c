@@ -263,7 +263,7 @@ static void update(struct step *s)
 		     trained = (double)e->trainable_params / (double)(p->tp * p->pp),
 		     /* read and written: states, weights; gradients are read, and cleared */
 		     bytes = 2 * ((double)e->opt_bytes + trained * 4 + (double)e->grad_bytes) / share,
-		     moved = bytes * (o->lists && !engine->fp32_master ? LISTS : 1) / s->speed.memory,
+		     moved = bytes * (o->lists && !engine->fused_update ? LISTS : 1) / s->speed.memory,
 		     searched = oom_optimizer_in_blocks(o) ? BLOCKWISE * trained / share / s->speed.fp32 : 0,
 		     on_card = hidden(moved, searched),
 		     /* norms of the gradients, before */

@@ -1,0 +1,309 @@
+/* The step time of many ranks, and the update: what travels, what hides behind what, what waits, and where states are. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "card.h"
+#include "megatron/parts.h"
+#include "oomplan/steptime.h"
+#include "oomplan/sweep.h"
+#include "step/time/cards.h"
+#include "step/time/collectives.h"
+
+/* What hides beside products: weights that many tokens meet, tensor collectives up to a third of them;
+ * and attention under TransformerEngine on a Hopper card, 2.2 times as fast, not on an A100. */
+static void beside_products(void **state)
+{
+	const struct oom_gpu a100 = card("NVLink3 600 GB/s", 8), h100 = card("NVLink4 900 GB/s", 9);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time t, u;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	e.work.product_flops = 1e15;
+	t = oom_step_time(&p, &e, &a100);
+	e.work.streamed = 1e9;
+	u = oom_step_time(&p, &e, &a100);
+	assert_true(u.total_s >= t.total_s && u.total_s < 1.0001 * t.total_s);
+	/* a product of one token is bound by its weights */
+	e.work.streamed = 1e14;
+	assert_true(oom_step_time(&p, &e, &a100).total_s > 10 * t.total_s);
+	e.work.streamed = 0;
+	p.engine = OOM_ENGINE_MEGATRON;
+	p.gpus = p.tp = 8;
+	e.work.tensor_bytes = 231e9;            /* a second at 231 GB/s */
+	t = oom_step_time(&p, &e, &a100);
+	e.work.tensor_behind = 0.5;
+	u = oom_step_time(&p, &e, &a100);
+	assert_true(fabs(t.part_s[OOM_TIME_TENSOR] - 2 * u.part_s[OOM_TIME_TENSOR]) < 1e-6);
+	e.work.tensor_bytes *= 100;
+	u = oom_step_time(&p, &e, &a100);
+	assert_true(fabs(100 * t.part_s[OOM_TIME_TENSOR] - u.part_s[OOM_TIME_TENSOR] -
+			 u.part_s[OOM_TIME_PRODUCTS] / 3) < 1e-6);
+	e.work.attention_flops = 1e15;
+	/* half of it on fp32 takes longer */
+	t = oom_step_time(&p, &e, &a100);
+	e.work.wide_flops = 5e14;
+	u = oom_step_time(&p, &e, &a100);
+	assert_true(u.part_s[OOM_TIME_ATTENTION] > 2 * t.part_s[OOM_TIME_ATTENTION]);
+	e.work.wide_flops = 0;
+	for (int i = 0; i < 2; i++) {
+		const struct oom_gpu *g = i ? &h100 : &a100;
+
+		p.engine = OOM_ENGINE_FSDP2;
+		p.attn = OOM_ATTN_SDPA;
+		t = oom_step_time(&p, &e, g);
+		p.engine = OOM_ENGINE_MEGATRON;
+		u = oom_step_time(&p, &e, g);
+		assert_true(fabs(t.part_s[OOM_TIME_ATTENTION] / u.part_s[OOM_TIME_ATTENTION] -
+				 (i ? 2.2 : 1)) < 1e-6);
+	}
+}
+
+/* Wrapped layers are gathered by hooks in Python, before and after each pass: Qwen2.5-0.5B with 192 matrices of
+ * adapters over 105 tokens on four H100s takes 0.57 s a step under FSDP and 0.14 whole (Soup,
+ * benchmarks/gate-h100-validation.md); DeepSpeed's stage 3 fetches 1,300 tensors of Qwen-72B in 2.2 s (QwenLM/Qwen,
+ * README.md), products included. */
+static void hooks(void **state)
+{
+	const struct oom_gpu g = card("NVLink4 900 GB/s", 9);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double whole;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	e.work.launches = 5000;
+	e.work.units = 24;
+	e.work.tensors = 290 + 192;
+	e.work.trained = 192;
+	p.gpus = 4;
+	p.lora_r = 16;
+	p.engine = OOM_ENGINE_FSDP2;
+	whole = oom_step_time(&p, &e, &g).total_s;
+	p.zero_stage = 3;
+	assert_true(fabs(oom_step_time(&p, &e, &g).total_s - whole - 0.43) < 0.1);
+	/* one card has nothing to gather */
+	p.gpus = 1;
+	assert_true(oom_step_time(&p, &e, &g).total_s <= whole);
+	p.gpus = 4;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.zero_stage = 2;
+	whole = oom_step_time(&p, &e, &g).total_s;
+	assert_true(whole < 0.2);
+	p.zero_stage = 3;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	e.work.tensors = 1300;
+	assert_true(oom_step_time(&p, &e, &g).total_s > whole + 0.5 &&
+		    oom_step_time(&p, &e, &g).total_s < 2.2);
+}
+
+/* (p - 1) / (m v): 4 stages, 8 micro-batches, 2 chunks: 3/16 of the time of a micro-batch's stages. */
+static void bubbles(void **state)
+{
+	const struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time t;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	e.work.product_flops = 240e12;
+	p.precision = OOM_BF16;
+	p.engine = OOM_ENGINE_MEGATRON;
+	p.gpus = p.pp = 4;
+	p.grad_accum = 8;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_BUBBLE] / t.part_s[OOM_TIME_PRODUCTS] - 3.0 / 8) < 1e-3);
+	p.vpp = 2;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_BUBBLE] / t.part_s[OOM_TIME_PRODUCTS] - 3.0 / 16) < 1e-3);
+	/* few micro-batches wait most of the time */
+	p.vpp = p.grad_accum = 1;
+	assert_int_equal(oom_step_time(&p, &e, &g).binds, OOM_BOUND_BUBBLE);
+}
+
+/* Data parallelism hides behind long computation, and shows beside a short one. */
+static void gradients(void **state)
+{
+	const struct oom_gpu g = card("PCIe 4.0", 8.6);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time t;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.gpus = 2;
+	e.grad_bytes = 11250000000;     /* a second over the ring's 11.25 GB/s */
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_GRADIENTS] - 1) < 1e-3);
+	assert_int_equal(t.binds, OOM_BOUND_NETWORK);
+	e.work.product_flops = 1e16;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(t.part_s[OOM_TIME_GRADIENTS] < 0.2);
+}
+
+/* Ranks of one sequence reduce and gather with those of other data (megatron/core/parallel_state.py, the data-parallel group
+ * with context parallelism); stages are outermost in the order of ranks, tensor ranks innermost. */
+static void groups(void **state)
+{
+	const struct oom_gpu g = card("NVLink4 900 GB/s", 9);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double whole;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.engine = OOM_ENGINE_MEGATRON;
+	p.gpus = 64;
+	p.nodes = 8;
+	e.grad_bytes = 100000000000;
+	whole = oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS];
+	p.cp = 2;
+	assert_true(fabs(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] / whole - 1) < 1e-6);
+	p.cp = 1;
+	p.pp = 8;       /* each stage is one machine, whose network the ring no longer meets */
+	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] < 0.9 * whole);
+	p.pp = 1;
+	p.tp = 8;       /* every rank of its group is on another machine */
+	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] > 5 * whole);
+}
+
+/* DeepSpeed's collectives add to the computation (engines.c), FSDP's hide behind it. */
+static void waiting(void **state)
+{
+	const struct oom_gpu g = card("PCIe 4.0", 8.6);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time t;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.gpus = 2;
+	p.zero_stage = 2;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	e.grad_bytes = 22500000000;     /* a second: every rank passes on half of them, once */
+	e.work.product_flops = 1e16;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_GRADIENTS] - 1) < 1e-3);
+	p.engine = OOM_ENGINE_FSDP2;
+	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS] < 0.2);
+	/* weights that are gathered module by module take twice as long between machines, not within one */
+	e.grad_bytes = 0;
+	e.param_bytes = 10000000000;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.zero_stage = 3;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_GRADIENTS] - 2 * 10e9 / 2 / 11.25e9) < 1e-3);
+	p.nodes = 2;
+	t = oom_step_time(&p, &e, &g);
+	assert_true(fabs(t.part_s[OOM_TIME_GRADIENTS] - 2 * 2 * 10e9 / 2 / (3e9 * 0.75)) < 0.01);
+}
+
+/* What is offloaded or paged costs time; without, no host part. */
+static void hosts(void **state)
+{
+	const struct oom_gpu g = card("PCIe 4.0", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	e.trainable_params = 1000000000;
+	e.param_bytes = e.grad_bytes = 4000000000;
+	e.opt_bytes = 8000000000;
+	assert_true(oom_step_time(&p, &e, &g).part_s[OOM_TIME_HOST] == 0);
+	e.host_pageable_bytes = 8000000000;
+	assert_true(fabs(oom_step_time(&p, &e, &g).part_s[OOM_TIME_HOST] - 8 / 25.0) < 1e-9);
+	e.host_pageable_bytes = 0;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.offload_optimizer = OOM_OFFLOAD_CPU;
+	/* 28 bytes per parameter at 100 GB/s, gradients there and weights back */
+	assert_true(fabs(oom_step_time(&p, &e, &g).part_s[OOM_TIME_HOST] - (0.28 + 8 / 25.0)) < 1e-9);
+}
+
+static int64_t named(const char *optimizer)
+{
+	struct oom_plan p = oom_plan_default();
+
+	assert_int_equal(oom_plan_set(&p, oom_knob_find("optimizer"), optimizer, NULL), OOM_OK);
+	return p.optimizer;
+}
+
+/* Megatron and DeepSpeed update by one kernel over many tensors (apex' or TransformerEngine's FusedAdam), whatever form of
+ * AdamW is named; torch's own goes through its lists of tensors three times. */
+static void fused_updates(void **state)
+{
+	static const struct {
+		int64_t engine;
+		double fused;           /* of what the list's update takes, or more */
+	} of[] = {{OOM_ENGINE_HF, 3}, {OOM_ENGINE_DEEPSPEED, 1}, {OOM_ENGINE_MEGATRON, 1}, {OOM_ENGINE_MEGATRON_DEEPSPEED, 1}};
+	struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		double listed, fused;
+		struct oom_eval e;
+
+		memset(&e, 0, sizeof(e));
+		e.opt_bytes = 8000000000;
+		p.engine = of[i].engine;
+		p.optimizer = named("adamw");
+		listed = oom_step_time(&p, &e, &g).part_s[OOM_TIME_OPTIMIZER];
+		p.optimizer = named("adamw-fused");
+		fused = oom_step_time(&p, &e, &g).part_s[OOM_TIME_OPTIMIZER];
+		assert_true(fused > 0 && fabs(listed / fused - of[i].fused) < 1e-9);
+	}
+}
+
+/* Scores that no kernel fuses: with 96 heads of 150, two bytes wide lines of nothing, batched products take 1.8 times as long
+ * as with heads of 192, and per score 13 bytes go through memory forward and 19 backward (models/megatron/work.c). */
+static void unfused_scores(void **state)
+{
+	struct oom_megatron m = oom_megatron_default();
+	struct oom_work odd, even, fused;
+	double scores;
+
+	(void)state;
+	m.layers = 1;
+	m.hidden = m.ffn_hidden = 9600;
+	m.heads = m.query_groups = 96;
+	m.padded_vocab = 64;
+	m.seq = 1024;
+	m.precision = OOM_MG_BF16;
+	m.attention = OOM_MG_ATTN_UNFUSED;
+	m.kv_channels = 150;
+	odd = oom_mg_work(&m);
+	m.kv_channels = 192;
+	even = oom_mg_work(&m);
+	assert_true(fabs(odd.batched_flops / 150 / (even.batched_flops / 192) - 1.8) < 1e-9);
+	m.attention = OOM_MG_ATTN_FLASH;
+	fused = oom_mg_work(&m);
+	scores = (double)m.micro_batch * 1024 * 1024 * 96;
+	assert_true(fabs((even.bytes - fused.bytes) / scores - (13 + 19)) < 1e-9);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(beside_products),
+		cmocka_unit_test(hooks),
+		cmocka_unit_test(bubbles),
+		cmocka_unit_test(gradients),
+		cmocka_unit_test(groups),
+		cmocka_unit_test(waiting),
+		cmocka_unit_test(hosts),
+		cmocka_unit_test(fused_updates),
+		cmocka_unit_test(unfused_scores),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
