@@ -148,6 +148,22 @@ static void norms_with_biases(void **state)
 	assert_true(oom_plan_norms(&p));
 }
 
+/* Where nobody names them, the norms of PEFT's table (utils/constants.py): of Qwen one per layer, none of Gemma 3's
+ * queries and keys.  A type that the table does not have gives all: StableLM's two per layer and the last, with biases. */
+static void norms_by_default(void **state)
+{
+#define SIZES "\"hidden_size\": 64, \"intermediate_size\": 192, \"num_hidden_layers\": 3, \"num_attention_heads\": 4, " \
+	      "\"num_key_value_heads\": 2, \"vocab_size\": 500, \"head_dim\": 16}"
+	const struct oom_plan p = with("peft-type=ln-tuning lora-targets=all-linear");
+
+	(void)state;
+	assert_int_equal(must("{\"model_type\": \"qwen2\", " SIZES, &p).trainable_params, 3 * 64);
+	assert_int_equal(must("{\"model_type\": \"qwen3\", " SIZES, &p).trainable_params, 3 * 64);
+	assert_int_equal(must("{\"model_type\": \"gemma3_text\", " SIZES, &p).trainable_params, 3 * 4 * 64 + 64);
+	assert_int_equal(must("{\"model_type\": \"stablelm\", " SIZES, &p).trainable_params, 7 * 2 * 64);
+#undef SIZES
+}
+
 static void what_peft_refuses(void **state)
 {
 	static const struct {
@@ -253,7 +269,7 @@ int main(void)
 		cmocka_unit_test(what_is_copied_into_zeros_stays),
 		cmocka_unit_test(parameters_are_peft_s),
 		cmocka_unit_test(chosen_layers_and_biases),
-		cmocka_unit_test(norms_with_biases),
+		cmocka_unit_test(norms_with_biases), cmocka_unit_test(norms_by_default),
 		cmocka_unit_test(what_peft_refuses),
 		cmocka_unit_test(rules_of_kinds),
 		cmocka_unit_test(default_targets_exist),
