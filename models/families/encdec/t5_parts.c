@@ -90,8 +90,12 @@ struct oom_val t5_block_attention(struct oom_tape *t, const struct t5_stack *s, 
 	y = oom_op_dropout(t, oom_op_cast(t, y, dt), a->dropout);
 	y = oom_op_bmm(t, "attention", y, p[2], m_padded, inner, 3 * block);
 	y = oom_op_copy(t, "contiguous", y);
-	if (pad)
+	if (pad) {
 		y = oom_op_slice(t, y, s->m_tokens, inner);
+		/* the product folds batch and tokens, which of a slice takes a copy; so does a cast, which is one */
+		if (oom_cond_above(t, t->m_b, 1) && !(t->amp && y.dt == OOM_F32))
+			y = oom_op_copy(t, "clone", y);
+	}
 	y = oom_op_linear(t, "o", y, D(a->d_model), 0);
 	if (t5_of(a)->global) {
 		oom_param(t, "global_input_layer_norm.weight", 0, a->d_model,
