@@ -45,6 +45,12 @@ static bool written_out(const struct oom_tape *t, const struct oom_arch *a)
 	return t->plan->attn != OOM_ATTN_FLASH || !kind->flash;
 }
 
+/* One row of positions for all sequences, but for packed ones, whose collator gives each its own. */
+static uint16_t of_positions(const struct oom_tape *t)
+{
+	return t->plan->packing ? t->m_bs : t->m_s;
+}
+
 /* tensor * cos + rotate_every_two(tensor) * sin; repeat_interleave makes the full tables anew
  * each time. */
 static struct oom_val rotate(struct oom_tape *t, struct oom_val x, struct oom_val sincos,
@@ -54,8 +60,8 @@ static struct oom_val rotate(struct oom_tape *t, struct oom_val x, struct oom_va
 	struct oom_frame f = {.t = t};
 	struct oom_rope rope;
 
-	rope.sin = oom_name(&f, oom_new(t, "sin", t->m_s, D(rot), dt));
-	rope.cos = oom_name(&f, oom_new(t, "cos", t->m_s, D(rot), dt));
+	rope.sin = oom_name(&f, oom_new(t, "sin", of_positions(t), D(rot), dt));
+	rope.cos = oom_name(&f, oom_new(t, "cos", of_positions(t), D(rot), dt));
 	return oom_leave(&f, oom_rope_apply(t, x, &rope, 1, x.width, x.width));
 }
 
@@ -69,10 +75,10 @@ static struct oom_val table(struct oom_frame *f, const struct oom_arch *a, enum 
 
 	oom_buffer(t, a->max_positions * rot, OOM_F32);
 	if (kind->picked)
-		return oom_new(t, "embed_positions[position_ids]", t->m_s, D(rot), OOM_F32);
+		return oom_new(t, "embed_positions[position_ids]", of_positions(t), D(rot), OOM_F32);
 	oom_name(f, oom_new(t, "embed_positions", OOM_MONO_ONE, D(a->max_positions * rot), OOM_F32));
-	oom_name(f, oom_new(t, "repeated_position_ids", t->m_s, D(rot), OOM_I64));
-	return oom_op_cast(t, oom_new(t, "gather", t->m_s, D(rot), OOM_F32), dt);
+	oom_name(f, oom_new(t, "repeated_position_ids", of_positions(t), D(rot), OOM_I64));
+	return oom_op_cast(t, oom_new(t, "gather", of_positions(t), D(rot), OOM_F32), dt);
 }
 
 /* x[..., :rot] rotated, x[..., rot:] not, joined; every part is a name of f's. */
