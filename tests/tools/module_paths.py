@@ -20,6 +20,10 @@ transformers.logging.set_verbosity_error()
 # types of which the recording is known not to tell some modules apart: names taken from their lines are announced
 APPROXIMATE = {"afmoe", "deepseek_v4", "dia", "ernie4_5_moe", "fsmt", "moshi", "perceiver", "reformer",
                "switch_transformers", "t5gemma"}
+# what a type has under other settings than its default ones: those modules come behind the default's
+VARIANTS = {"t5": [{"feed_forward_proj": "gated-gelu"}], "longt5": [{"feed_forward_proj": "gated-gelu"}],
+            "falcon": [{"new_decoder_architecture": True}, {"parallel_attn": False, "new_decoder_architecture": False}],
+            "opt": [{"word_embed_proj_dim": 128, "hidden_size": 256, "num_attention_heads": 4}]}
 ORDER = ("image-text", "seq2seq", "causal-lm", "masked-lm", "seq-cls", "image-cls", "speech-seq2seq", "base")
 
 
@@ -48,8 +52,8 @@ def tree(ps):
     return show(root)
 
 
-def build(arch, cls):
-    cfg = cls()
+def build(arch, cls, **settings):
+    cfg = cls(**settings)
     for sub in (cfg, getattr(cfg, "text_config", None), getattr(cfg, "vision_config", None)):
         if sub is None:
             continue
@@ -63,9 +67,11 @@ def listed(name, word):
     arch = getattr(transformers, word, None)
     try:
         signal.alarm(60)
-        model = build(arch, arch.config_class)
+        seen = paths(build(arch, arch.config_class))
+        for settings in VARIANTS.get(name, []):
+            seen += [p for p in paths(build(arch, arch.config_class, **settings)) if p not in seen]
         signal.alarm(0)
-        return tree(paths(model))
+        return tree(seen)
     except Exception as e:
         signal.alarm(0)
         print(f"{name}: {word}: {type(e).__name__}: {str(e)[:100]}", file=sys.stderr)

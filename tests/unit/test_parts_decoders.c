@@ -325,6 +325,12 @@ static void guesses_are_announced(void **state)
 	assert_false(parts_guessed("{\"model_type\":\"qwen3_vl\"}", OOM_TASK_CAUSAL_LM,
 				   "visual.deepstack_merger_list.1.linear_fc1"));
 	assert_false(parts_guessed("{\"model_type\":\"t5\"}", OOM_TASK_SEQ2SEQ, "encoder"));
+	/* what only some configs of the type have: two matrices before the activation, projections, two norms */
+	assert_false(parts_guessed("{\"model_type\":\"t5\",\"feed_forward_proj\":\"gated-gelu\"}", OOM_TASK_SEQ2SEQ, "wi_0"));
+	assert_false(parts_guessed("{\"model_type\":\"opt\",\"word_embed_proj_dim\":512}", OOM_TASK_CAUSAL_LM, "project_in"));
+	assert_false(parts_guessed("{\"model_type\":\"falcon\",\"new_decoder_architecture\":true}", OOM_TASK_CAUSAL_LM, "ln_attn"));
+	assert_false(parts_guessed("{\"model_type\":\"falcon\",\"parallel_attn\":false}", OOM_TASK_CAUSAL_LM,
+				   "post_attention_layernorm"));
 }
 
 int main(void)
