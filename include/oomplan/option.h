@@ -112,6 +112,7 @@ struct oom_option {
 	bool automatic;         /* COUNT: the word "auto" is OOM_COUNT_AUTO */
 	enum oom_hint hint;
 	const struct oom_alias *aliases;        /* NULL: none */
+	const struct oom_alias_word *also;      /* of a knob: words that set others with it; NULL: none */
 	const char *note;       /* IDLE, ABSENT: what the user is told; NULL: the usual sentence */
 	/* of a knob: its name in runs files, CSV and JSON; how a training script sets it (an argument of
 	 * Hugging Face's, an environment variable); the source of both */

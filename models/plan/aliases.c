@@ -110,13 +110,31 @@ static const char *own_word(const struct oom_option *k, const char *text)
 	return text;
 }
 
+/* The word that says more than the knob's own do, by the knob's name or one of its aliases: unsloth. */
+static const char *says_more(const struct oom_option *k, const struct oom_alias *alias, const char *text)
+{
+	const struct oom_alias *a = k->aliases;
+
+	while (alias && a && a->name && a != alias)
+		a++;
+	if (alias && (!a || !a->name))          /* a key of a training file, which sets one knob alone */
+		return NULL;
+	for (const struct oom_alias_word *w = k->also; w && w->word; w++)
+		if (oom_same_word(w->word, text))
+			return w->to;
+	return NULL;
+}
+
 enum oom_status oom_plan_set_as(struct oom_plan *plan, const struct oom_option *k,
 				const struct oom_alias *alias, const char *shown, const char *text,
 				struct oom_error *err)
 {
+	const char *more = says_more(k, alias, text);
 	struct oom_value v;
 	enum oom_status st;
 
+	if (more)
+		return apply(plan, k, more, err);
 	if (alias && alias->words && *text)
 		return set_words(plan, k, alias, shown, text, err);
 	st = oom_option_read(k, shown, alias ? own_word(k, text) : text, &v, err);

@@ -292,6 +292,9 @@ static bool takes(const struct given *g, const char *next)
 	for (; w && w->word; w++)
 		if (oom_same_word(w->word, next))
 			return true;
+	for (w = g->alias ? g->row->also : NULL; w && w->word; w++)
+		if (oom_same_word(w->word, next))
+			return true;
 	return oom_same_word("true", next) || oom_same_word("false", next) ||
 	       (g->alias && g->row->choice && oom_choice_find(g->row->choice, next) >= 0);
 }

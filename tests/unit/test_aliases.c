@@ -243,6 +243,25 @@ static void what_has_no_effect_is_named(void **state)
 				  "dtype as transformers 5 loads them, or in that of --torch-dtype\n");
 }
 
+/* Beside the knob's own words stands one that sets another knob, too: by whatever name, and with a blank. */
+static void a_word_may_say_more(void **state)
+{
+	static const char *const lines[] = {"--grad-ckpt unsloth", "--grad-ckpt=unsloth", "--gradient-checkpointing unsloth",
+					    "--use_gradient_checkpointing unsloth"};
+	struct oom_plan plan;
+	struct oom_list idle;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		assert_string_equal(parse(lines[i], &plan, &idle), "");
+		assert_int_equal(plan.grad_ckpt, OOM_CKPT_FULL);
+		assert_true(plan.offload_activations);
+	}
+	assert_string_equal(parse("--use_gradient_checkpointing True", &plan, &idle), "");
+	assert_int_equal(plan.grad_ckpt, OOM_CKPT_FULL);
+	assert_false(plan.offload_activations);
+}
+
 static void what_is_not_modelled_is_refused(void **state)
 {
 	struct oom_plan plan;
@@ -276,8 +295,8 @@ static void wrong_words_are_told_the_right_ones(void **state)
 		{"--bf16=maybe", "--bf16: \"maybe\" is none of: true, false"},
 		{"--per_device_train_batch_size 0",
 		 "--per-device-train-batch-size: 0 is outside 1 to 1048576"},
-		{"--gradient-checkpointing=unsloth",
-		 "--gradient-checkpointing: \"unsloth\" is none of: none, full, selective, selective-attention, "
+		{"--gradient-checkpointing=somewhat",
+		 "--gradient-checkpointing: \"somewhat\" is none of: none, full, selective, selective-attention, "
 		 "selective-op"},
 		{"--no-bf16=1", "--no-bf16 takes no value"},
 		{"--torch-dtype", "--torch-dtype needs a value (WORD)"},
@@ -304,7 +323,7 @@ int main(void)
 		cmocka_unit_test(every_foreign_row_is_complete),
 		cmocka_unit_test(lines_of_scripts),
 		cmocka_unit_test(what_has_no_effect_is_named),
-		cmocka_unit_test(what_is_not_modelled_is_refused),
+		cmocka_unit_test(what_is_not_modelled_is_refused), cmocka_unit_test(a_word_may_say_more),
 		cmocka_unit_test(wrong_words_are_told_the_right_ones),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
