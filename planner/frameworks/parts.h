@@ -79,6 +79,8 @@ bool python_own_trainer(const char *class);
 /* script_options.c: what the script that a command starts takes where the command says nothing. */
 void part_take_script(struct fw_part *p);
 void part_follow_script(struct fw_part *p);
+/* A trainer of pairs by its loss, which the key says: another objective's (trl.c). */
+void part_pair_loss(struct fw_part *p, const char *key);
 /* Keys to entries and facts, then the hook. */
 void part_run(struct fw_part *part);
 /* told.c: what only a stranger's program, or a key that nobody knows, decides is said to be a guess. */

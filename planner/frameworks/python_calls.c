@@ -399,8 +399,13 @@ static void finish(struct fw_part *p)
 				finish_unsloth(p, unsloth);
 			trains = true;
 			fw_nested(p, configs[i].name, configs[i].framework);
-			if (configs[i].objective && !strcmp(configs[i].framework, "trl"))
+			if (configs[i].objective && !strcmp(configs[i].framework, "trl")) {
+				char loss[80];
+
+				snprintf(loss, sizeof(loss), "%s.loss_type", configs[i].name);
+				part_pair_loss(p, loss);
 				finish_objective(p);
+			}
 		}
 	/* a loader stands alone where another file trains, or a trainer takes no literal arguments */
 	if (unsloth && !trains) {

@@ -12,6 +12,7 @@
 
 #include "arguments.h"
 #include "framework.h"
+#include "parts.h"
 
 #define CONFIG "trl/trainer/sft_config.py"
 #define BASE "trl/trainer/base_config.py"
@@ -217,7 +218,7 @@ static bool guess_objective(struct fw_part *p)
 
 /* CPOTrainer trains SimPO by its loss_type (trl/experimental/cpo/cpo_config.py), and scripts ask DPOTrainer for ORPO by
  * it (shibing624/MedicalGPT training/orpo_training.py), which TRL's own has no branch for. */
-static void finish_pair_loss(struct fw_part *p)
+void part_pair_loss(struct fw_part *p, const char *key)
 {
 	static const struct {
 		const char *trainer, *loss, *refused;
@@ -226,8 +227,8 @@ static void finish_pair_loss(struct fw_part *p)
 				     "f2cd577, \"Unknown loss type\"); what ORPOTrainer needs is priced"}};
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-		if (fw_fact_is(p, "objective", pairs[i].trainer) && !strcasecmp(fw_text(p, "loss_type"), pairs[i].loss)) {
-			fw_set(p, "objective", pairs[i].loss, "loss_type", "the trainer's loss");
+		if (fw_fact_is(p, "objective", pairs[i].trainer) && !strcasecmp(fw_text(p, key), pairs[i].loss)) {
+			fw_set(p, "objective", pairs[i].loss, key, "the trainer's loss");
 			if (pairs[i].refused)
 				fw_open(p, "objective", pairs[i].refused);
 			return;
@@ -337,7 +338,7 @@ static void finish(struct fw_part *p)
 		fw_set(p, "optimizer", "adamw", NULL, "transformers 4 training_args.py adamw_torch");
 	}
 	finish_objective(p);
-	finish_pair_loss(p);
+	part_pair_loss(p, "loss_type");
 	finish_length(p);
 	if (!fw_fact_is(p, "objective", "grpo") && !fw_fact_is(p, "objective", "rloo") &&
 	    !fw_fact_is(p, "objective", "ppo"))
