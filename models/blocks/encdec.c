@@ -235,3 +235,10 @@ struct oom_val oom_seq2seq_tail(struct oom_tape *t, const struct oom_arch *a, st
 {
 	return oom_plain_lm_loss(t, oom_lm_head(t, a, x, embed, head, false), false, m_tokens);
 }
+
+enum oom_task oom_encdec_task(struct oom_tape *t, bool has_images)
+{
+	if (has_images && t->task == OOM_TASK_IMAGE_TEXT)
+		t->task = OOM_TASK_SEQ2SEQ;
+	return t->task;
+}

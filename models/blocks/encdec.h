@@ -54,6 +54,9 @@ struct oom_encdec oom_encoder_stack(const struct oom_tape *t, const struct oom_a
 struct oom_encdec oom_decoder_stack(struct oom_tape *t, const struct oom_arch *a,
 				    const struct oom_encdec_kind *kind, uint16_t m_t);
 
+/* The step's task: of a type that takes images the class for an image's text is that of seq2seq (UDOP, T5Gemma 2). */
+enum oom_task oom_encdec_task(struct oom_tape *t, bool has_images);
+
 /* The keys of the sizes that BART's descendants name alike. */
 #define OOM_ENCDEC_KEYS \
 	MUST(vocab, "vocab_size"), MUST(d_model, "d_model"), MUST(enc_layers, "encoder_layers"), \

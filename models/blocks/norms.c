@@ -99,9 +99,12 @@ static struct oom_val compiled_rms(struct oom_tape *t, const char *name, struct 
 	return oom_amp_cast(t, liger_rms(t, name, x, width, false));
 }
 
-/* CohereLayerNorm: mean and variance, both locals, and the weight in fp32, written out in Python. */
-static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *name, struct oom_val x)
+/* CohereLayerNorm: mean and variance, both locals, and the weight in fp32, written out in Python.  Of heads, each
+ * has weights of its own. */
+static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *name, struct oom_val x,
+					     uint64_t width)
 {
+	const struct oom_dim one = {oom_rows_of(t, x.width, width ? width : x.width), NULL};
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
 	const char *scope = t->scope;
 	struct oom_frame names = {.t = t};
@@ -110,9 +113,9 @@ static struct oom_val layer_norm_written_out(struct oom_tape *t, const char *nam
 	t->scope = name;
 	w = oom_norm_param(t, "weight", x.width);
 	h = oom_name(&names, oom_op_cast(t, x, OOM_F32));       /* hidden_states, three times over */
-	mean = oom_name(&names, oom_op_mean(t, h, h.mono, D(1)));
+	mean = oom_name(&names, oom_op_mean(t, h, h.mono, one));
 	v = oom_op_unary(t, OOM_SQUARE, oom_op_add(t, h, mean));
-	v = oom_name(&names, oom_op_mean(t, v, h.mono, D(1)));
+	v = oom_name(&names, oom_op_mean(t, v, h.mono, one));
 	v = oom_op_unary(t, OOM_ADD_SCALAR, v);
 	d = oom_op_add(t, h, mean);
 	h = oom_rename(&names, h, oom_op_mul(t, d, oom_op_unary(t, OOM_RSQRT, v)));
@@ -139,7 +142,7 @@ static struct oom_val norm_of(struct oom_tape *t, enum oom_norm kind, const char
 	case OOM_NORM_RMS_FP32: return rms_norm(t, name, x, width, false, true, false);
 	case OOM_NORM_RMS_FP32_W: return rms_norm(t, name, x, width, false, true, true);
 	case OOM_NORM_RMS_PLAIN: return rms_norm_plain(t, x, width);
-	case OOM_NORM_LAYER_WRITTEN_OUT: return layer_norm_written_out(t, name, x);
+	case OOM_NORM_LAYER_WRITTEN_OUT: return layer_norm_written_out(t, name, x, width);
 	/* F.layer_norm in fp32 without weights, cast back (OLMo) */
 	case OOM_NORM_LAYER_FP32: {
 		const enum oom_dtype in = (enum oom_dtype)x.dt;

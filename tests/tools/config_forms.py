@@ -10,7 +10,8 @@ class that transformers' auto mapping has for the type and the task.  The forms 
   nothing but the type; every key written out; one key changed, the others left out, under its own and its old name
   (attribute_map); a composite's sub config absent, empty, with its type alone, with one key.
 Of the changed keys a few a type are drawn (seeded), so that the file stays small; 98 lines are seed 77's over 70 types.
-The last 221 are of two to four keys changed at once, some by their old names, over as many types (seed 424).
+221 are of two to four keys changed at once, some by their old names, over as many types (seed 424).  The 82 after them were refused or wrong, of 1,498 drawn over all types (2026-11-26): one to four
+keys, or some of one or two sub configs, at once.
 """
 import json
 import random

@@ -53,10 +53,13 @@ STANDARD = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers
 DROP = re.compile(
     r"(token_ids?|token_index|(bos|eos|pad|unk|mask)_index|tok_id|label2id|id2label|label_ids?|initializer\w*|init_(std|scale|range|weight|fn|method)\w*"
     r"|\w*_init(_\w+)?|\w*(_eps|_epsilon|_coef|_coefficient|_temperature|_theta|_momentum)|\w*_loss(_\w+)?|\w*loss_\w*"
-    r"|use_cache|rope_parameters|rope_scaling|transformers_version|architectures|dtype|torch_dtype|output_\w+"
+    r"|use_cache|rope_parameters|rope_scaling|transformers_version|architectures|dtype|torch_dtype|output_(?!dim$)\w+"
     r"|return_dict|problem_type|chunk_size_feed_forward|mask_(time|feature)_\w+|num_beams|max_length|no_repeat_ngram_size"
     r"|temperature|top_p|forced_\w+|suppress_tokens|begin_suppress_tokens|task_specific_params|decoder_start_token_id"
     r"|prefix|pretraining_tp|keys_to_ignore\w*|_name_or_path|init_xavier_std|layer_scale_init_value|dilation_note)$")
+# what __post_init__ makes of null where nothing else in the file says it, and sub configs that a family reads by itself
+COMPUTED = {"textnet": ("conv_layer_kernel_sizes", "conv_layer_strides"), "pp_lcnet": ("block_configs",)}
+WHOLE = {"modernvbert": ("text_config",)}
 BASE = {f.name for f in dataclasses.fields(PreTrainedConfig)} - {"is_encoder_decoder"}
 
 
@@ -165,6 +168,8 @@ def entry(cls, queue):
     subs, merged = {}, {}
     if isinstance(getattr(obj, "tie_word_embeddings", None), bool):
         defaults["tie_word_embeddings"] = obj.tie_word_embeddings
+    for key in COMPUTED.get(cls.model_type, ()):
+        defaults[key] = getattr(obj, key)
     defaults.pop("num_labels", None)  # Pvt's field says 1000, its object 2
     if obj is not None and getattr(obj, "num_labels", 2) != 2:
         defaults["num_labels"] = obj.num_labels
@@ -174,6 +179,8 @@ def entry(cls, queue):
         if kind and kind != cls.model_type:
             queue.append(sub)
             inner = differences(value, sub) if value is not None else {}
+            if key in WHOLE.get(cls.model_type, ()):
+                inner = {k: v for k, v in raw_defaults(sub).items() if v is not None}
             given = getattr(cls, f"_default_{key}_kwargs", None)
             if given:
                 # said, whether or not the type would come to the same value: Voxtral's head_dim

@@ -2,6 +2,7 @@
  * bias. Reference: transformers 5.12,
  * models/{bart,mbart,plbart,mvp,pegasus,marian,blenderbot,m2m_100,nllb_moe,trocr,
  * bigbird_pegasus,seamless_m4t,seamless_m4t_v2}/modeling_*.py. */
+#include <stdio.h>
 #include <string.h>
 
 #include "blocks/encdec.h"
@@ -24,6 +25,7 @@ struct bart_kind {
 	bool blocks;                    /* a block-sparse encoder (BigBird) */
 	bool experts;
 	bool speech;                    /* classes that take speech in place of text */
+	bool prompts;                   /* use_prompt adds trained prompts to every layer (MVP) */
 	bool relative_speech;           /* whose encoder has relative positions (Seamless M4T's first) */
 };
 #define PRE_CLAMP .layer.pre_norm = true, .layer.clamp = true
@@ -31,7 +33,7 @@ struct bart_kind {
 static const struct bart_kind
 	bart = {.layer.clamp = true, .embed_norm = true, .offset = true, .logit_bias = true,
 		.row = true},
-	mvp = {.layer.clamp = true, .embed_norm = true, .offset = true, .logit_bias = true},
+	mvp = {.layer.clamp = true, .embed_norm = true, .offset = true, .logit_bias = true, .prompts = true},
 	mbart = {PRE_CLAMP, .names_ones = true, .embed_norm = true, .offset = true, .logit_bias = true, .row = true},
 	pegasus = {PRE_CLAMP, .names_ones = true, .sinusoidal = true, .logit_bias = true},
 	marian = {.layer.clamp = true, .names_ones = true, .sinusoidal = true, .logit_bias = true},
@@ -133,6 +135,10 @@ static void bart_parse(struct oom_arch *a)
 	own->speech = class && strstr(class, "SpeechTo") != NULL;
 	if (own->kind.blocks)
 		parse_blocks(a);
+	if (own->kind.prompts && oom_read_bool(r, "use_prompt", false)) {
+		a->approximate = true;
+		snprintf(a->warning, sizeof(a->warning), "%s: the prompts of use_prompt are not counted.", a->model_type);
+	}
 }
 
 static bool in_blocks(struct oom_tape *t, const struct oom_arch *a)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "blocks/audio.h"
+#include "blocks/encdec.h"
 #include "config/keys.h"
 #include "t5.h"
 
@@ -75,7 +76,8 @@ static void t5_parse(struct oom_arch *a)
 	const char *ff = oom_read_string(r, "feed_forward_proj",
 					 k->feed_forward ? k->feed_forward : "relu");
 
-	a->gated = !strncmp(ff, "gated-", 6);
+	/* T5Config sets what the file says besides after what it computed */
+	a->gated = oom_read_bool(r, "is_gated_act", !strncmp(ff, "gated-", 6));
 	if (!strcmp(ff, "gated-gelu"))
 		a->act = OOM_ACT_GELU_NEW;
 	else if (!strcmp(ff, "relu") || !strcmp(ff, "gated-relu"))
@@ -392,7 +394,7 @@ static struct oom_val t5_tail(struct oom_tape *t, const struct oom_arch *a, stru
 static struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct t5_kind *k = t5_kind_of(a);
-	const bool classes = t->task == OOM_TASK_SEQ_CLS, apart = !a->tie && k->own_tables;
+	const bool classes = oom_encdec_task(t, k->layout) == OOM_TASK_SEQ_CLS, apart = !a->tie && k->own_tables;
 	/* a classifier feeds the decoder what the encoder got, shifted */
 	const uint16_t m_t = classes ? t->m_s : oom_len_targets(t),
 		       m_bt = oom_mono_mul(t, t->m_b, m_t);

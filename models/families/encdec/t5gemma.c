@@ -5,7 +5,7 @@
  * Reference: transformers 5.12, models/{t5gemma,t5gemma2}/modeling_*.py. */
 #include <string.h>
 
-#include "blocks/blocks.h"
+#include "blocks/encdec.h"
 #include "config/keys.h"
 
 struct t5gemma_kind {
@@ -22,6 +22,7 @@ static const struct t5gemma_kind *kind_of(const struct oom_arch *a)
 
 struct t5gemma_sizes {
 	uint64_t vocab, d, ff, layers, heads, kv_heads, head_dim, window;
+	bool bias;                      /* in attention */
 };
 struct t5gemma {
 	struct t5gemma_sizes enc, dec;
@@ -40,7 +41,8 @@ OOM_OWN(t5gemma, struct t5gemma);
 		COUNT(stack.heads, prefix "num_attention_heads", 8), \
 		COUNT(stack.kv_heads, prefix "num_key_value_heads", 4), \
 		COUNT(stack.head_dim, prefix "head_dim", 256), \
-		COUNT(stack.window, prefix "sliding_window", 4096)
+		COUNT(stack.window, prefix "sliding_window", 4096), \
+		FLAG_OWN(struct t5gemma, stack.bias, prefix "attention_bias", false)
 static const struct oom_key_row t5gemma_keys[] = {
 	STACK_KEYS(dec, "decoder."), COUNT(dec.vocab, "decoder.vocab_size", 256000),
 	OR(max_positions, "decoder.max_position_embeddings", 8192),
@@ -106,6 +108,8 @@ static void t5gemma_parse(struct oom_arch *a)
 	a->softcap_logits = oom_read_real(r, "decoder.final_logit_softcapping", k->softcap_logits);
 	parse_kinds(a, "decoder.layer_types", own->dec.layers, 1);
 	parse_kinds(a, k->types, own->enc.layers, 2);
+	if (k->merged && own->dec.bias)
+		oom_read_fail(r, "%s with biases in its decoder's attention is not modelled", a->model_type);
 	if (!make_model(&own->enc))
 		oom_read_fail(r, "%s: the encoder's sizes make no model", a->model_type);
 	if (!make_model(&own->dec) || !own->dec.layers)
@@ -134,6 +138,7 @@ static struct oom_attn attention_of(struct oom_tape *t, const struct stack *s)
 	at.kv_heads = s->n->kv_heads;
 	at.d = at.dv = s->n->head_dim;
 	at.qk_norm = kind_of(s->a)->merged;
+	at.qkv_bias = at.o_bias = s->n->bias;
 	at.causal = s->decoder;
 	at.mq = at.mk = s->m_tokens;
 	at.sk = s->m_len;
@@ -360,7 +365,7 @@ static struct oom_val t5gemma_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct t5gemma *own = t5gemma_of(a);
 	const bool merged = kind_of(a)->merged;
-	const uint16_t m_t = t->task == OOM_TASK_SEQ2SEQ ? oom_len_targets(t) : t->m_s;
+	const uint16_t m_t = oom_encdec_task(t, merged) == OOM_TASK_SEQ_CLS ? t->m_s : oom_len_targets(t);
 	struct stack enc = {.a = a, .n = &own->enc, .m_tokens = t->m_bs, .m_len = t->m_s, .bit = 2,
 			    .encoded = oom_none()};
 	struct stack dec = {.a = a, .n = &own->dec, .m_tokens = oom_mono_mul(t, t->m_b, m_t),

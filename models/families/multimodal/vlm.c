@@ -131,7 +131,9 @@ static void open_part(struct oom_vlm *v, const char *key)
 		memset(&p->defaults, 0, sizeof(p->defaults));
 	p->rd = (struct oom_reader){.keys = o->keys, .defaults = &p->defaults, .prefix = p->prefix,
 				    .family = p->type};
-	if (absent || merged || !usual || usual->type != OOM_KEY_STRING || !*usual->string) {
+	/* PP-FormulaNet's text config has the composition's own type, whose defaults are those beside it */
+	if (absent || merged || !usual || usual->type != OOM_KEY_STRING || !*usual->string ||
+	    !strcmp(usual->string, v->type)) {
 		snprintf(p->over_prefix, sizeof(p->over_prefix), "defaults.%s.", key);
 		p->rd.over = o->defaults;
 		p->rd.over_prefix = p->over_prefix;

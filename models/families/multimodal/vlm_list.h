@@ -28,6 +28,8 @@ COMPOSITION("glmga", TEXT_VISION, oom_emit_glm, OOM_VLM_RUNS)
 COMPOSITION("got_ocr2", TEXT_VISION, oom_emit_sam, 0)
 COMPOSITION("granite_speech", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech,
 	    OOM_VLM_AUDIO | OOM_VLM_SHIFT)
+COMPOSITION("granite_speech_plus", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech,
+	    OOM_VLM_AUDIO | OOM_VLM_SHIFT)
 COMPOSITION("idefics", FILE_VISION_PERCEIVER, oom_emit_idefics, 0)
 COMPOSITION("idefics2", TEXT_VISION_PERCEIVER, oom_emit_perceiver, 0)
 COMPOSITION("idefics3", TEXT_VISION, oom_emit_idefics3, OOM_VLM_RUNS)
@@ -40,7 +42,7 @@ COMPOSITION("kosmos-2", TEXT_VISION, oom_emit_kosmos, 0)
 COMPOSITION("kosmos-2.5", TEXT_VISION, oom_emit_kosmos25, 0)
 COMPOSITION("lfm2_vl", TEXT_VISION, oom_emit_lfm2, OOM_VLM_RUNS)
 COMPOSITION("lighton_ocr", TEXT_VISION, oom_emit_lighton, OOM_VLM_RUNS | OOM_VLM_EXACT)
-COMPOSITION("llama4", TEXT_VISION, oom_emit_llama4, OOM_VLM_SHIFT)
+COMPOSITION("llama4", TEXT_VISION, oom_emit_llama4, OOM_VLM_SHIFT | OOM_VLM_TEXT_TIE)
 COMPOSITION("llava", TEXT_VISION, oom_emit_llava,
 	    OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_LIST | OOM_VLM_EITHER_TIES)
 COMPOSITION("llava_next", TEXT_VISION, oom_emit_llava_newline, OOM_VLM_RUNS)

@@ -123,6 +123,20 @@ static struct oom_val bert_adapter(struct oom_tape *t, const struct oom_arch *a,
 	return oom_leave(&f, y);
 }
 
+/* Attention over an encoder's output, which a model alone has not: made, and not called. */
+static void bert_idle_cross(struct oom_tape *t, const struct oom_arch *a)
+{
+	static const char *const names[4] = {"query", "key", "value", "dense"};
+	const char *scope = t->scope;
+
+	for (int i = 0; i < 4; i++)
+		oom_linear_unused(t, names[i], a->d_model, a->d_model, OOM_BIAS);
+	t->scope = "LayerNorm";
+	for (int i = 0; i < 2; i++)
+		oom_param(t, i ? "bias" : "weight", 0, a->d_model, OOM_P_NORM | OOM_P_UNUSED);
+	t->scope = scope;
+}
+
 static struct oom_val bert_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct oom_decoder_layer *l = ctx;
@@ -139,6 +153,8 @@ static struct oom_val bert_block(struct oom_tape *t, const void *ctx, uint32_t i
 		in = oom_name(&f, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true));
 	y = bert_attention(t, l, in, &f);
 	x = oom_name(&f, oom_output(t, a->dropout, norm, y, x));
+	if (bert_of(a)->cross && bert_of(a)->causal)
+		bert_idle_cross(t, a);
 	if (pre) {
 		oom_forget(&f, in);
 		in = oom_name(&f, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true));

@@ -71,7 +71,7 @@ static inline const struct bert_kind *bert_kind(const struct oom_arch *a)
 
 /* What the config has besides. */
 struct bert {
-	bool causal, pre_norm, bias;
+	bool causal, cross, pre_norm, bias;
 	uint64_t d_head;                /* width of the language model's head */
 	uint64_t window;                /* Longformer's */
 	uint64_t block, random, full_to;        /* BigBird's, and up to where all keys are met */

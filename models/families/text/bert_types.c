@@ -9,6 +9,7 @@
 static const struct oom_key_row bert_keys[] = {
 	OOM_BERT_KEYS, FLAG(tie, "tie_word_embeddings", true),
 	FLAG_OWN(struct bert, causal, "is_decoder", false),
+	FLAG_OWN(struct bert, cross, "add_cross_attention", false),
 	FLAG_OWN(struct bert, bias, "use_bias", true), OOM_KEYS_END};
 
 static void bert_warn(struct oom_arch *a, const char *how)

@@ -68,6 +68,9 @@ static void deberta_read_relative(struct oom_arch *a)
 
 static void deberta_parse(struct oom_arch *a)
 {
+	if (oom_read_count_or(&a->rd, "pooler_hidden_size", a->d_model) != a->d_model)
+		oom_read_fail(&a->rd, "%s: pooler_hidden_size is not hidden_size (%llu): no classifier runs so",
+			      a->model_type, (unsigned long long)a->d_model);
 	struct oom_reader *r = &a->rd;
 	const struct deberta *own = deberta_of(a);
 

@@ -12,10 +12,11 @@
 #define SIGMOID_MOE .experts = true, .sigmoid = true
 static const struct deepseek_kind
 	v3 = {LATENT_MOE, .sigmoid = true, .interleave = true},
-	v2 = {LATENT_MOE, .complex_rope = true},
+	v2 = {LATENT_MOE, .complex_rope = true, .mlp_bias = true},
 	youtu = {.latent = true, .interleave = true, .tied = true},
 	glm4_moe = {SIGMOID_MOE, .cat_rope = true, .o_plain = true, .rotary = 0.5},
-	normed = {SIGMOID_MOE, .qk_norm = true},
+	dots1 = {SIGMOID_MOE, .qk_norm = true},
+	hy_v3 = {SIGMOID_MOE, .qk_norm = true, .mlp_bias = true},
 	solar_open = {SIGMOID_MOE, .all_sparse = true, .o_plain = true},
 	exaone_moe = {SIGMOID_MOE, .qk_norm = true, .local_rope = true},
 	afmoe = {SIGMOID_MOE, .qk_norm = true, .local_rope = true, .route_late = true,
@@ -28,8 +29,8 @@ static const struct deepseek_kind
 		      .route_late = true, .cat_rope = true};
 static const struct oom_family_type deepseek_types[] = {
 	{"deepseek_v3", &v3}, {"deepseek_v2", &v2}, {"glm4_moe", &glm4_moe},
-	{"glm4_moe_lite", &v3}, {"dots1", &normed}, {"youtu", &youtu},
-	{"solar_open", &solar_open}, {"exaone_moe", &exaone_moe}, {"hy_v3", &normed},
+	{"glm4_moe_lite", &v3}, {"dots1", &dots1}, {"youtu", &youtu},
+	{"solar_open", &solar_open}, {"exaone_moe", &exaone_moe}, {"hy_v3", &hy_v3},
 	{"minimax_m2", &minimax_m2}, {"mistral4", &mistral4}, {"afmoe", &afmoe},
 	{"deepseek_v32", &dsa}, {"glm_moe_dsa", &dsa}, {"longcat_flash", &longcat}, {NULL, NULL},
 };
@@ -44,7 +45,7 @@ static const struct oom_key_row deepseek_keys[] = {
 	MUST(n_heads, "num_attention_heads"), LIKE(n_kv_heads, "num_key_value_heads", 1, n_heads),
 	QUOTIENT(head_dim, "head_dim", d_model, n_heads),
 	OR(max_positions, "max_position_embeddings", 0), ACT(act, "hidden_act", "silu"),
-	FLAG(qkv_bias, "attention_bias", false), FLAG(mlp_bias, "mlp_bias", false),
+	FLAG(qkv_bias, "attention_bias", false),
 	REAL(attn_dropout, "attention_dropout", 0), FLAG(qk_norm, "use_qk_norm", false),
 	FLAG_OWN(struct deepseek, norm_topk, "norm_topk_prob", true),
 	FLAG_OWN(struct deepseek, combine_fp32, "enable_moe_fp32_combine", false),
@@ -66,6 +67,10 @@ static void parse_latent(struct oom_arch *a)
 
 	oom_read_rows(a, latent_keys);
 	a->head_dim = own->nope + own->rot;
+	if (oom_read_count_or(&a->rd, "qk_head_dim", a->head_dim) != a->head_dim)
+		oom_read_fail(&a->rd,
+			      "%s: qk_head_dim is not qk_nope_head_dim (%llu) + qk_rope_head_dim (%llu): no step runs so",
+			      a->model_type, (unsigned long long)own->nope, (unsigned long long)own->rot);
 	a->n_kv_heads = a->n_heads;
 	own->interleave &= deepseek_kind_of(a)->interleave;
 	if (!deepseek_kind_of(a)->sparse)
@@ -140,6 +145,7 @@ static void deepseek_parse(struct oom_arch *a)
 	a->n_layers = oom_read_count(r, k->twice ? "num_layers" : "num_hidden_layers", 1);
 	a->tie = oom_read_bool(r, "tie_word_embeddings", k->tied);
 	a->o_bias = a->qkv_bias && !k->o_plain;
+	a->mlp_bias = k->mlp_bias && oom_read_bool(r, "mlp_bias", false);
 	a->qk_norm |= k->qk_norm;
 	a->rotary_share = k->rotary > 0 ? k->rotary : 1;
 	deepseek_own(a)->norm_topk &= k->sigmoid || k->plain_softmax;

@@ -8,6 +8,7 @@ struct deepseek_kind {
 	bool latent;            /* multi-head latent attention, else grouped heads */
 	bool experts;
 	bool sigmoid;           /* of the router's scores, else softmax */
+	bool mlp_bias;          /* feed-forwards may have biases, by mlp_bias */
 	bool interleave;        /* pairs are rotated, unless the config says otherwise */
 	bool complex_rope;
 	bool qk_norm;

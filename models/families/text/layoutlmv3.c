@@ -33,6 +33,8 @@ static void layoutlmv3_parse(struct oom_arch *a)
 
 	a->classifier_dropout = oom_read_real(r, "classifier_dropout", a->dropout);
 	v->side = side;
+	if (!oom_read_bool(r, "text_embed", true))
+		oom_read_fail(r, "layoutlmv3 without text_embed has no embeddings of words: no step on text runs so");
 	if (4 * v->coordinates + 2 * v->shape != a->d_model)
 		snprintf(a->warning, sizeof(a->warning),
 			 "four coordinate_size (%llu) and two shape_size (%llu) do not make "

@@ -72,7 +72,7 @@ static struct oom_attn llama_attention_of(struct oom_frame *f, const struct llam
 	at.k_norm = names(a)->k;
 	at.rope = k->rope_sliding_only && !sliding ? NULL : rope;
 	at.mask = l->mask[sliding];
-	at.qk_norm = k->qk != OOM_QK_PLAIN;
+	at.qk_norm = k->qk != OOM_QK_PLAIN || llama_of(a)->qk_norm;
 	at.qk_norm_full = k->qk == OOM_QK_WHOLE;
 	at.qk_norm_late = k->qk == OOM_QK_LATE;
 	at.rot_dim = oom_rot_dim(a);

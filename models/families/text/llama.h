@@ -117,6 +117,7 @@ struct oom_llama_kind {
 	bool views_late, repeat_kv, repeat_kv_flash, o_square;   /* as struct oom_attn has them */
 	bool q_scaled;                  /* queries times a factor of their position (Ministral 3) */
 	bool head_norms;                /* by qk_layernorm, a norm for every head (StableLM) */
+	bool qk_by_key;                 /* by use_qk_norm, each head's with weights of its own (Command R+) */
 	const char *o, *o_norm;         /* NULL: "o_proj"; no norm before it */
 	bool no_o_bias, o_bias;         /* never, always; else as attention's others */
 	const char *no_bias;            /* key: the other linear layers have none (Qwen 1) */
@@ -163,7 +164,7 @@ enum { OOM_LLAMA_SIZES = 48, OOM_LLAMA_SIZE_SHIFT = 2 };
 struct oom_llama {
 	enum oom_llama_norms norms;
 	enum oom_llama_shape shape;
-	bool norm_topk, head_norms;
+	bool norm_topk, head_norms, qk_norm;
 	uint64_t cross;                 /* layers that only images meet */
 	uint32_t n_sizes;
 	struct oom_llama_size size[OOM_LLAMA_SIZES];

@@ -166,7 +166,9 @@ static void parse_attention(struct oom_arch *a, const struct oom_llama_kind *k)
 		a->window = (uint64_t)window->number;
 	if (k->head_norms)
 		llama_own(a)->head_norms = oom_read_bool(r, "qk_layernorm", false);
-	if ((k->qk == OOM_QK_PLAIN && oom_read_bool(r, "use_qk_norm", false)) ||
+	if (k->qk_by_key)
+		llama_own(a)->qk_norm = oom_read_bool(r, "use_qk_norm", false);
+	if ((k->qk == OOM_QK_PLAIN && !k->qk_by_key && oom_read_bool(r, "use_qk_norm", false)) ||
 	    (!k->head_norms && oom_read_bool(r, "qk_layernorm", false)))
 		oom_read_fail(r, "%s with query and key norms is not modelled", a->model_type);
 	if (k->o_square && a->n_heads * a->head_dim != a->d_model)

@@ -90,6 +90,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 				  .norm_topk = llama_of(a)->norm_topk,
 				  .scores_in_model_type = e->scores_cast,
 				  .shared_gate = e->shared_gate,
+				  .latent_bias = llama_kind(a)->bias == OOM_BIAS_ALL && a->mlp_bias,
 				  .router_frozen_bias = e->frozen_bias, .topk_first = e->topk_first,
 				  .gate_fp32 = e->gate_fp32, .three_results = e->three_results};
 

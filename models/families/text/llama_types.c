@@ -84,7 +84,7 @@ const struct oom_family_type oom_llama_types[] = {
 			      .experts = EXPERTS(.scores_cast = true, .frozen_bias = true,
 						 .layer_indices = true,
 						 .shared_count = "moe_num_shared_experts"))},
-	{"cohere", KIND(COHERE)},
+	{"cohere", KIND(COHERE, .qk_by_key = true)},
 	{"cohere2", KIND(COHERE2)},
 	{"cohere2_moe", KIND(COHERE2, .experts = EXPERTS(.scores_cast = true, .topk_first = true,
 							 .shared_count = "num_shared_experts",

@@ -43,6 +43,12 @@ static void mobilebert_parse(struct oom_arch *a)
 			      "intra_bottleneck_size (%llu) is not a multiple of "
 			      "num_attention_heads (%llu)",
 			      (unsigned long long)own->inner, (unsigned long long)a->n_heads);
+	if (own->bottleneck && !own->shared_qk && !own->inner_v)
+		oom_read_fail(r, "mobilebert: without key_query_shared_bottleneck queries are made from hidden_size "
+				 "numbers by a layer for intra_bottleneck_size: no step runs so");
+	if (oom_read_count_or(r, "true_hidden_size", own->inner) != own->inner)
+		oom_read_fail(r, "mobilebert: true_hidden_size is not what use_bottleneck makes it (%llu): no step runs so",
+			      (unsigned long long)own->inner);
 	if (own->n_ff > 64)
 		oom_read_fail(r, "num_feedforward_networks (%llu) is more than 64",
 			      (unsigned long long)own->n_ff);
@@ -110,8 +116,14 @@ static void mobilebert_inputs(struct oom_frame *f, const struct oom_arch *a, str
 	in[2] = oom_name(f, mobilebert_narrow(f->t, a, x));
 	if (own->inner_v)
 		in[0] = in[1] = in[2];
-	else if (own->shared_qk)
+	else
 		in[0] = oom_name(f, mobilebert_narrow(f->t, a, x));
+	if (own->inner_v && own->shared_qk) {   /* made, and not called */
+		oom_linear_unused(f->t, "dense", a->d_model, own->inner, OOM_BIAS);
+		f->t->scope = "LayerNorm";
+		oom_param(f->t, "bias", 0, own->inner, OOM_P_NORM | OOM_P_UNUSED);
+		oom_param(f->t, "weight", 0, own->inner, OOM_P_NORM | OOM_P_UNUSED);
+	}
 }
 
 static struct oom_val mobilebert_attention(struct oom_tape *t, const struct oom_decoder_layer *l,

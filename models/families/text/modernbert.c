@@ -77,8 +77,11 @@ static void modernbert_parse(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 	const char *pool;
 
-	if (kind->vision)
+	if (kind->vision) {
 		r->prefix = "text_config.";
+		r->over = r->defaults;
+		r->over_prefix = "defaults.text_config.";
+	}
 	oom_read_rows(a, modernbert_keys);
 	a->default_task = kind->decoder ? OOM_TASK_CAUSAL_LM : OOM_TASK_MASKED_LM;
 	if (oom_read_bool(r, "sparse_prediction", false)) {
@@ -94,6 +97,7 @@ static void modernbert_parse(struct oom_arch *a)
 	if (oom_read_explicit(r, "sliding_window"))
 		a->window = oom_read_count_or(r, "sliding_window", a->window);
 	modernbert_check(a);
+	r->over = NULL;
 	if (kind->vision)
 		oom_modernvbert_read(a, &modernbert_own(a)->tower);
 }

@@ -251,8 +251,9 @@ static uint64_t patch_of(struct oom_reader *r, uint64_t side)
 /* FuyuModel: patches go through one linear layer, there is no tower. */
 struct oom_val oom_emit_fuyu(struct oom_emit *e)
 {
-	oom_weight_linear(e->t, "vision_embed_tokens", patch_of(&e->outer, 30), e->a->d_model,
-			  true);
+	/* as wide as the file says beside text_config: other widths are counted, but no image joins the words */
+	oom_weight_linear(e->t, "vision_embed_tokens", patch_of(&e->outer, 30),
+			  oom_read_count_or(&e->outer, "hidden_size", e->a->d_model), true);
 	return oom_none();
 }
 

@@ -225,9 +225,9 @@ struct oom_val oom_emit_granite_speech(struct oom_emit *e)
 	struct oom_reader *r = &e->part[1], *p = &e->part[2];
 	const uint64_t out = oom_read_count_or(r, "output_dim", 42), d =
 		oom_read_count(r, "hidden_dim", 1),
-		       head = oom_read_count(r, "dim_head", 1), inner =
-			       head * oom_read_count(r, "num_heads", 1),
-		       wide = d * oom_read_count_or(r, "conv_expansion_factor", 2),
+		       heads = oom_read_count(r, "num_heads", 1),
+		       head = oom_read_count_or(r, "dim_head", heads ? d / heads : 0),
+		       inner = head * heads, wide = d * oom_read_count_or(r, "conv_expansion_factor", 2),
 		       context = oom_read_count_or(r, "context_size", 200), q =
 			       oom_read_count(p, "hidden_size", 1),
 		       rate = oom_read_count_or(&e->outer, "downsample_rate", 5);
@@ -247,7 +247,8 @@ struct oom_val oom_emit_granite_speech(struct oom_emit *e)
 	oom_weight(t, "query", oom_read_count_or(&e->outer, "window_size", 15) / (rate ? rate : 1),
 		   q);
 	oom_weight_norm(t, "layernorm", q, true);
-	oom_qformer_layers(t, p, q, oom_read_count(p, "encoder_hidden_size", 1), false);
+	oom_qformer_layers(t, p, q, oom_read_count(p, "encoder_hidden_size", 1),
+			   oom_read_bool(p, "use_qformer_text_input", false));
 	oom_weight_linear(t, "linear", q, e->a->d_model, true);
 	return oom_none();
 }
