@@ -41,9 +41,12 @@ struct oom_encdec_tables oom_encdec_tables(struct oom_tape *t, const struct oom_
 	e.encoder = e.decoder = e.shared;
 	if (a->tie)
 		return e;
-	if (encoder)
-		e.encoder = oom_param(t, names[1], a->vocab, a->d_model, OOM_P_EMBEDDING);
-	e.decoder = oom_param(t, names[2], a->vocab, a->d_model, OOM_P_EMBEDDING);
+	if (encoder) {
+		t->scope = names[1];
+		e.encoder = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+	}
+	t->scope = names[2];
+	e.decoder = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	return e;
 }
 

@@ -91,6 +91,7 @@ struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const 
 	}
 	h = oom_arg(&f, h);                     /* the model's output object holds it */
 	x = h;
+	t->selection.within = m->within;
 	if (!m->no_transform) {
 		x = oom_op_linear(t, "dense", x, (struct oom_dim){m->d, "d_embed"}, OOM_BIAS);
 		x = oom_op_layer_norm(t, norm, oom_activation(t, m->act, x), 0, true, true);
@@ -98,6 +99,7 @@ struct oom_val oom_mlm_loss(struct oom_tape *t, const struct oom_arch *a, const 
 	t->scope = owner;
 	if (m->spare_bias && !a->tie)
 		oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED);
+	t->selection.within = NULL;
 	x = oom_lm_head(t, a, x, word, "decoder", !m->add_bias);
 	t->scope = owner;
 	if (m->add_bias)

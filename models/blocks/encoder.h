@@ -44,6 +44,7 @@ struct oom_mlm {
 	bool add_bias;          /* decoder without a bias, one added afterwards */
 	const char *owner;      /* the module that the bias belongs to; NULL: predictions */
 	const char *norm;       /* of the transform; NULL: LayerNorm */
+	const char *within;     /* a module around the transform, where its names alone do not say which; may be NULL */
 };
 /* dense, activation, norm, decoder, loss; a fused head takes h itself, and the transform idles.
  * h is given up when the loss is done. */

@@ -38,6 +38,7 @@ enum oom_gated_norm {
 };
 /* Mamba 2 (ssd.c). */
 struct oom_ssd {
+	const char *module;             /* its name; NULL: "mixer" */
 	uint64_t inner, heads, d_head, d_state, groups, kernel, chunk;
 	bool bias, out_bias, conv_bias, scaled;         /* scaled: Falcon-H1's multipliers */
 	bool mask_any_batch;            /* the padding mask is applied to a batch of one too */
@@ -58,6 +59,7 @@ struct oom_val oom_associative_scan(struct oom_tape *t, struct oom_val a, struct
 
 /* Mamba (selective.c). */
 struct oom_selective {
+	const char *module;             /* its name; NULL: "mixer" */
 	uint64_t inner, d_state, rank, kernel, heads;
 	bool by_head;                   /* bare weights of every head, A in fp32 (Zamba) */
 	bool bias, conv_bias;

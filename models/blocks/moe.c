@@ -86,6 +86,8 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 	t->approximate |= !oom_is_none(lora.delta) && m->sigmoid && !m->route_late;
 	w = oom_lora_sum(t, &lora);
 	if (m->bias_param)
+		t->scope = "mlp";
+	if (m->bias_param)
 		oom_drop(t, oom_param(t, "expert_bias", 0, m->experts, OOM_P_FROZEN));
 	else if (m->sigmoid)
 		/* kept in fp32 by name (_keep_in_fp32_modules_strict), but not by MiniMax M2 */
@@ -129,6 +131,7 @@ static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, s
 
 	t->scope = "gate";
 	w = oom_param(t, "weight", m->experts, x.width, OOM_P_FP32);
+	t->scope = "moe_statics";
 	oom_drop(t,
 		 oom_param(t, "e_score_correction_bias", 0, m->experts, OOM_P_FP32 | OOM_P_FROZEN));
 	lora = oom_lora_delta(t, OOM_LORA_ROUTER, w, 1, m->experts, x.width);

@@ -164,7 +164,7 @@ static struct oom_val discretise(struct oom_tape *t, const struct oom_selective 
 		       step, a, b, in;
 
 	step = oom_name(f, select_steps(t, m, u, s, &in, f));
-	t->scope = "mixer";
+	t->scope = m->module ? m->module : "mixer";
 	a = oom_op_unary(t, OOM_NEG, oom_op_unary(t, OOM_EXP, oom_op_cast(t, log, OOM_F32)));
 	a = oom_name(f, a);
 	a = oom_op_mul_into(t, a, step, t->m_bs, s->all);
@@ -203,7 +203,7 @@ struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selectiv
 	u = oom_short_conv(t, "conv1d", in, m->kernel, m->conv_bias, m->act);
 	u = oom_mask_padding(t, u, true);
 	u = m->by_head ? oom_rename(&f, in, u) : oom_name(&f, u);       /* hidden_states */
-	t->scope = "mixer";
+	t->scope = m->module ? m->module : "mixer";
 	u = discretise(t, m, u, &s, &f);
 	d = oom_param(t, "D", 0, m->inner, 0);
 	y = m->associative ? at_once(t, &s, dt, &f) : loop(t, &s, dt, &f);

@@ -277,7 +277,7 @@ struct oom_val oom_ssd_mixer(struct oom_tape *t, const struct oom_ssd *m, struct
 	u = oom_mask_padding(t, u, m->mask_any_batch);
 	if (!m->name_taken_over)
 		u = oom_name(&f, u);
-	t->scope = "mixer";
+	t->scope = m->module ? m->module : "mixer";
 	y = scan(t, m, u, p[2], &f);
 	y = oom_name(&f, y);
 	y = oom_name(&f, gated_norm(t, m, y, p[0]));

@@ -1,5 +1,6 @@
 /* Which parameters a plan trains where it says so by name: --freeze, --train, --train-last, and the
  * parts of a composition.  Names are transformers' own (config/module_paths.h). */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,6 +93,7 @@ bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char pa
 	/* a parameter of the layer itself (BEiT's lambda_1) lies in no module of it */
 	const char *scope = p->scope && !(s->layer >= 0 && p->scope == s->outside) ? p->scope : "",
 		   *dot = strrchr(scope, '.');
+	char outer[64];
 	const struct oom_module_at at = {
 		.word = dot ? dot + 1 : scope,
 		.part = (enum oom_model_part)s->part,
@@ -100,9 +102,12 @@ bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char pa
 		.nth = met_before(t, p, scope),
 		.shared = (p->flags & OOM_P_SHARED) != 0,
 		.plain = equal(p->name, "weight") || equal(p->name, "bias"),
-		.within = p->within,
+		/* "decoder.embed_tokens" lies in the decoder */
+		.within = p->within || !dot || dot - scope >= (ptrdiff_t)sizeof(outer) ? p->within : outer,
 	};
 
+	if (at.within == outer)
+		snprintf(outer, sizeof(outer), "%.*s", (int)(dot - scope), scope);
 	return path_of_told(t, p, &at, path) || oom_module_path(s->paths, &at, path);
 }
 

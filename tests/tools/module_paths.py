@@ -7,7 +7,7 @@ One line per type: its name, a tab, and the modules that own parameters, in the 
 config built on the meta device.  Types whose decoder is a class of its own beside the whole (BART's) have a second line,
 NAME:causal-lm; classifiers of texts whose first line is another task's have one, NAME:seq-cls, as have those of images
 (NAME:image-cls).  Children are in parentheses behind their parent, siblings divided by commas; a *
-stands for the number of a ModuleList's element.  Types with the same modules share a line (names joined by blanks).
+stands for the number of a ModuleList's element.  Modules that other configs of the type have (VARIANTS) follow its own.  Types with the same modules share a line (names joined by blanks).
 A ? before the modules marks the types of APPROXIMATE.
 """
 import contextlib, json, signal, sys, warnings
@@ -18,13 +18,27 @@ from transformers.initialization import no_init_weights
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
 # types of which the recording is known not to tell some modules apart: names taken from their lines are announced
-APPROXIMATE = {"afmoe", "deepseek_v4", "dia", "ernie4_5_moe", "fsmt", "moshi", "perceiver", "reformer",
-               "switch_transformers", "t5gemma"}
-# what a type has under other settings than its default ones: those modules come behind the default's
-VARIANTS = {"t5": [{"feed_forward_proj": "gated-gelu"}], "longt5": [{"feed_forward_proj": "gated-gelu"}],
-            "falcon": [{"new_decoder_architecture": True}, {"parallel_attn": False, "new_decoder_architecture": False}],
-            "opt": [{"word_embed_proj_dim": 128, "hidden_size": 256, "num_attention_heads": 4}]}
-ORDER = ("image-text", "seq2seq", "causal-lm", "masked-lm", "seq-cls", "image-cls", "speech-seq2seq", "base")
+APPROXIMATE = {"dia", "evolla", "moshi", "perceiver", "reformer", "switch_transformers", "zamba", "zamba2"}
+ORDER = ("image-text", "seq2seq", "speech-seq2seq", "causal-lm", "masked-lm", "seq-cls", "image-cls", "base")
+# configs besides the default one that have modules which it has not, as people publish them; {} stands for the default one
+VARIANTS = {
+    "t5": [{}, {"feed_forward_proj": "gated-gelu"}], "longt5": [{}, {"feed_forward_proj": "gated-gelu"}],
+    "udop": [{}, {"feed_forward_proj": "gated-gelu"}],
+    "opt": [{}, {"word_embed_proj_dim": 64}],
+    "falcon": [{}, {"new_decoder_architecture": True}, {"parallel_attn": False}],
+    "deepseek_v3": [{}, {"q_lora_rank": None}], "deepseek_v2": [{}, {"q_lora_rank": None}],
+    "stablelm": [{}, {"qk_layernorm": True}], "cohere": [{}, {"use_qk_norm": True}], "glm4_moe": [{}, {"use_qk_norm": True}],
+    "deberta": [{}, {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}],
+    "deberta-v2": [{}, {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "norm_rel_ebd": "layer_norm",
+                        "conv_kernel_size": 3}, {"legacy": False}],
+    "granitemoeshared": [{}, {"shared_intermediate_size": 64}],
+    "qwen3_moe": [{}, {"mlp_only_layers": [0]}], "qwen2_moe": [{}, {"mlp_only_layers": [0]}],
+    "dinov2": [{}, {"use_swiglu_ffn": True}], "dinov2_with_registers": [{}, {"use_swiglu_ffn": True}],
+    "beit": [{"use_mean_pooling": False, "use_absolute_position_embeddings": True}, {}],
+    "data2vec-vision": [{"use_mean_pooling": False, "use_absolute_position_embeddings": True}, {}],
+}
+for t in ("bert", "roberta", "xlm-roberta", "camembert", "electra", "ernie", "bert-generation"):
+    VARIANTS[t] = [{}, {"is_decoder": True, "add_cross_attention": True}]
 
 
 def paths(model):
@@ -52,8 +66,8 @@ def tree(ps):
     return show(root)
 
 
-def build(arch, cls, **settings):
-    cfg = cls(**settings)
+def build(arch, cls, **keys):
+    cfg = cls(**keys)
     for sub in (cfg, getattr(cfg, "text_config", None), getattr(cfg, "vision_config", None)):
         if sub is None:
             continue
@@ -67,11 +81,9 @@ def listed(name, word):
     arch = getattr(transformers, word, None)
     try:
         signal.alarm(60)
-        seen = paths(build(arch, arch.config_class))
-        for settings in VARIANTS.get(name, []):
-            seen += [p for p in paths(build(arch, arch.config_class, **settings)) if p not in seen]
+        found = [p for keys in VARIANTS.get(name, [{}]) for p in paths(build(arch, arch.config_class, **keys))]
         signal.alarm(0)
-        return tree(seen)
+        return tree(found)
     except Exception as e:
         signal.alarm(0)
         print(f"{name}: {word}: {type(e).__name__}: {str(e)[:100]}", file=sys.stderr)
@@ -94,7 +106,7 @@ def main():
         if whole:
             add(whole, name)
         for task in ("causal-lm", "seq-cls", "image-cls"):
-            own = task in archs and (task != "causal-lm" or "seq2seq" in archs)
+            own = task in archs and (task != "causal-lm" or "seq2seq" in archs or "speech-seq2seq" in archs)
             part = listed(name, archs[task]) if own else None
             if part and part != whole:
                 add(part, f"{name}:{task}")

@@ -320,6 +320,26 @@ static void guesses_are_announced(void **state)
 	assert_false(parts_guessed("{\"model_type\":\"llava\"}", OOM_TASK_CAUSAL_LM, "vision_tower.pre_layrnorm"));
 	assert_false(parts_guessed("{\"model_type\":\"gemma3\"}", OOM_TASK_CAUSAL_LM, "multi_modal_projector.mm_soft_emb_norm"));
 	assert_false(parts_guessed("{\"model_type\":\"paligemma\"}", OOM_TASK_CAUSAL_LM, "layer_norm1"));
+	/* modules that the default config has not (VARIANTS of tests/tools/module_paths.py), and norms, biases and
+	 * projectors that go by the names of their type: named_parameters() of transformers 5.12.1 has each of these */
+	assert_false(parts_guessed("{\"model_type\":\"t5\",\"feed_forward_proj\":\"gated-gelu\"}", OOM_TASK_SEQ2SEQ, "wi_0"));
+	assert_false(parts_guessed("{\"model_type\":\"opt\",\"word_embed_proj_dim\":512}", OOM_TASK_CAUSAL_LM, "decoder.project_in"));
+	assert_false(parts_guessed("{\"model_type\":\"falcon\",\"parallel_attn\":false}", OOM_TASK_CAUSAL_LM,
+				   "post_attention_layernorm"));
+	assert_false(parts_guessed("{\"model_type\":\"deepseek_v2\",\"q_lora_rank\":null}", OOM_TASK_CAUSAL_LM, "self_attn.q_proj"));
+	assert_false(parts_guessed("{\"model_type\":\"cohere\",\"use_qk_norm\":true}", OOM_TASK_CAUSAL_LM, "self_attn.q_norm"));
+	assert_false(parts_guessed("{\"model_type\":\"pegasus\",\"tie_word_embeddings\":false}", OOM_TASK_SEQ2SEQ,
+				   "decoder.embed_tokens"));
+	assert_false(parts_guessed("{\"model_type\":\"bert\",\"is_decoder\":true,\"add_cross_attention\":true}", OOM_TASK_CAUSAL_LM,
+				   "crossattention.self.query"));
+	assert_false(parts_guessed("{\"model_type\":\"whisper\"}", OOM_TASK_SEQ2SEQ, "model.encoder.conv1"));
+	assert_false(parts_guessed("{\"model_type\":\"megatron-bert\"}", OOM_TASK_MASKED_LM, "encoder.ln"));
+	assert_false(parts_guessed("{\"model_type\":\"bamba\"}", OOM_TASK_CAUSAL_LM, "mamba.A_log"));
+	assert_false(parts_guessed("{\"model_type\":\"ernie4_5_moe\"}", OOM_TASK_CAUSAL_LM, "gate.moe_statics"));
+	assert_false(parts_guessed("{\"model_type\":\"voxtral\"}", OOM_TASK_SEQ2SEQ, "multi_modal_projector.linear_1"));
+	assert_false(parts_guessed("{\"model_type\":\"glm4v\"}", OOM_TASK_CAUSAL_LM, "visual.merger.gate_proj"));
+	assert_false(parts_guessed("{\"model_type\":\"mistral3\"}", OOM_TASK_CAUSAL_LM, "multi_modal_projector.norm"));
+	assert_false(parts_guessed("{\"model_type\":\"llava_next\"}", OOM_TASK_CAUSAL_LM, "image_newline"));
 	assert_false(parts_guessed("{\"model_type\":\"qwen2_5_vl\"}", OOM_TASK_CAUSAL_LM, "visual.patch_embed.proj"));
 	/* whose mergers have a norm of the language model's name */
 	assert_false(parts_guessed("{\"model_type\":\"qwen3_vl\"}", OOM_TASK_CAUSAL_LM,

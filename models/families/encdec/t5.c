@@ -416,9 +416,10 @@ static struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a)
 	embed = enc_embed = oom_param(t, "weight", a->vocab, a->d_model,
 				      OOM_P_EMBEDDING | (apart ? OOM_P_UNUSED : 0));
 	if (apart) {
-		enc_embed = oom_param(t, "encoder.embed_tokens", a->vocab, a->d_model,
-				      OOM_P_EMBEDDING);
-		embed = oom_param(t, "decoder.embed_tokens", a->vocab, a->d_model, OOM_P_EMBEDDING);
+		t->scope = "encoder.embed_tokens";
+		enc_embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
+		t->scope = "decoder.embed_tokens";
+		embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	}
 	t5_idle_parts(t, a);
 	if (classes)

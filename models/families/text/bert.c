@@ -129,11 +129,13 @@ static void bert_idle_cross(struct oom_tape *t, const struct oom_arch *a)
 	static const char *const names[4] = {"query", "key", "value", "dense"};
 	const char *scope = t->scope;
 
+	t->selection.within = "crossattention";
 	for (int i = 0; i < 4; i++)
 		oom_linear_unused(t, names[i], a->d_model, a->d_model, OOM_BIAS);
 	t->scope = "LayerNorm";
 	for (int i = 0; i < 2; i++)
 		oom_param(t, i ? "bias" : "weight", 0, a->d_model, OOM_P_NORM | OOM_P_UNUSED);
+	t->selection.within = NULL;
 	t->scope = scope;
 }
 
@@ -143,21 +145,21 @@ static struct oom_val bert_block(struct oom_tape *t, const void *ctx, uint32_t i
 	const struct oom_arch *a = l->a;
 	const struct bert_kind *kind = bert_kind(a);
 	const bool pre = bert_of(a)->pre_norm;
-	const char *norm = pre ? NULL : "LayerNorm";
+	const char *norm = pre ? NULL : "LayerNorm", *later = kind->later_norms ? kind->later_norms : "LayerNorm";
 	struct oom_frame f = {.t = t};
 	struct oom_val in = x, y;
 
 	if (kind->keeps_weights)
 		oom_name(&f, oom_written_weights_before(t, a, i, (enum oom_dtype)x.dt));
 	if (pre)
-		in = oom_name(&f, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true));
+		in = oom_name(&f, oom_op_layer_norm(t, kind->norm ? kind->norm : "LayerNorm", x, 0, true, true));
 	y = bert_attention(t, l, in, &f);
 	x = oom_name(&f, oom_output(t, a->dropout, norm, y, x));
 	if (bert_of(a)->cross && bert_of(a)->causal)
 		bert_idle_cross(t, a);
 	if (pre) {
 		oom_forget(&f, in);
-		in = oom_name(&f, oom_op_layer_norm(t, "LayerNorm", x, 0, true, true));
+		in = oom_name(&f, oom_op_layer_norm(t, later, x, 0, true, true));
 	} else {
 		in = x;
 	}
@@ -297,7 +299,8 @@ static struct oom_val bert_model(struct oom_tape *t, const struct oom_arch *a, s
 	l.mask = oom_name_shared(&f, mask);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, bert_block, &l, x);
 	if (kind->pre_norm || bert_of(a)->pre_norm)
-		x = oom_op_layer_norm(t, "LayerNorm", oom_name(&f, x), 0, true, true);
+		x = oom_op_layer_norm(t, kind->later_norms ? kind->later_norms : "LayerNorm", oom_name(&f, x), 0,
+				      true, true);
 	oom_forget_shared(&f);
 	return oom_leave(&f, x);
 }

@@ -42,6 +42,8 @@ struct bert_kind {
 	void (*read)(struct oom_arch *a);       /* keys of the type's own; may be NULL */
 	/* layers */
 	bool pre_norm;
+	/* of pre_norm: the norm before attention, and those after it; NULL: LayerNorm */
+	const char *norm, *later_norms;
 	bool no_ff_dropout;
 	bool written_out;               /* no kernel but the eager one */
 	bool softmax_fp32;              /* of it: eager_attention_forward */

@@ -100,6 +100,7 @@ static const struct bert_kind roberta = {ROBERTA};
 static const struct bert_kind roberta_prelayernorm = {ROBERTA, .pre_norm = true};
 static const struct bert_kind xlm_roberta_xl = {ROBERTA,
 						.pre_norm = true,
+						.norm = "self_attn_layer_norm",
 						.normed = BERT_UNTIL_ACT,
 						.no_embed_norm = true,
 						.no_ff_dropout = true};
@@ -128,6 +129,7 @@ static const struct bert_kind bert_generation = {
 	.no_types = true, .no_transform = true, .task = OOM_TASK_CAUSAL_LM};
 static const struct bert_kind megatron_bert = {.zero_types = true, .add_inplace = true,
 					       .no_embed_norm = true, .pre_norm = true,
+					       .norm = "ln", .later_norms = "ln",
 					       .normed = BERT_UNTIL_END, .written_out = true,
 					       .names_weights = true, .keeps_weights = true};
 static const struct bert_kind rembert = {.embed_key = "input_embedding_size",

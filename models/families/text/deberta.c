@@ -339,7 +339,8 @@ struct oom_val oom_deberta_heads(struct oom_tape *t, const struct oom_arch *a, b
 				 double pooler_dropout, struct oom_val x, struct oom_val word)
 {
 	const struct oom_mlm m = {.d = legacy ? a->d_embed : a->d_model, .act = a->act,
-				  .spare_bias = true, .add_bias = !legacy};
+				  .spare_bias = true, .add_bias = !legacy,
+				  .owner = legacy ? NULL : "lm_head", .within = legacy ? "predictions" : "lm_head"};
 	const struct oom_token_head head = {.dense = "dense", .out = "classifier",
 					    .act = OOM_ACT_GELU, .dropout = pooler_dropout};
 

@@ -28,7 +28,7 @@ static struct oom_selective mixer_of(const struct oom_arch *a)
 {
 	const struct jamba *j = jamba_of(a);
 
-	return (struct oom_selective){.inner = j->inner, .d_state = j->state, .rank = j->rank,
+	return (struct oom_selective){.module = "mamba", .inner = j->inner, .d_state = j->state, .rank = j->rank,
 				      .kernel = j->kernel, .heads = 1, .bias = j->bias,
 				      .conv_bias = j->conv_bias, .normed = true,
 				      .norm = OOM_NORM_RMS, .act = a->act};

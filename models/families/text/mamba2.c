@@ -195,17 +195,20 @@ static const struct mamba2_kind mamba2 = {
 	.ssm_act = "hidden_act", .act = "hidden_act", .attention = true, .mask_twice = true
 
 static const struct mamba2_kind bamba = {
+	.module = "mamba",
 	.embed = "embed_tokens", .last_norm = "final_layernorm",
 	PREFIXED, .layer_list = "layers_block_type", .indices = true,
 	/* partial_rotary_factor, which its configuration sets to 0.5, is not read by BambaRotaryEmbedding */
 	.joins_rope = true,
 	.second_norm = "pre_ff_layernorm", .feed_forward = bamba_mlp};
 static const struct mamba2_kind falcon_h1 = {
+	.module = "mamba",
 	.embed = "embed_tokens", .last_norm = "final_layernorm",
 	PREFIXED, .layer_list = "layers_block_type", .both = true, .multipliers = true,
 	.scaled = true, .norm_by_key = true, .peft_refuses = true,
 	.second_norm = "pre_ff_layernorm", .feed_forward = falcon_mlp};
 static const struct mamba2_kind granite = {
+	.module = "mamba",
 	.embed = "embed_tokens", .last_norm = "norm",
 	PREFIXED, .layer_list = "layer_types", .multipliers = true, .scaled_branches = true,
 	.rope_by_key = true, .second_norm = "post_attention_layernorm",

@@ -27,6 +27,7 @@ struct mamba2_kind {
 	bool rope_by_key, no_rope;
 	bool joins_rope;                /* all of a head is rotated by code for a part of it */
 	/* of struct oom_ssd */
+	const char *module;
 	bool scaled, mask_any_batch, name_taken_over, mask_twice;
 	enum oom_gated_norm norm;
 	bool norm_by_key;               /* mamba_rms_norm, mamba_norm_before_gate (Falcon-H1) */

@@ -106,6 +106,7 @@ struct oom_ssd mamba2_ssd(const struct oom_arch *a)
 	const struct mamba2 *m = mamba2_of(a);
 
 	return (struct oom_ssd){
+		.module = kind->module,
 		.inner = m->inner,
 		.heads = m->heads,
 		.d_head = m->d_head,

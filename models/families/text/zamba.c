@@ -64,7 +64,7 @@ static struct oom_selective selective_of(const struct oom_arch *a)
 {
 	const struct zamba *z = zamba_of(a);
 
-	return (struct oom_selective){.inner = z->inner, .d_state = z->state, .rank = z->rank,
+	return (struct oom_selective){.module = "mamba", .inner = z->inner, .d_state = z->state, .rank = z->rank,
 				      .kernel = z->kernel, .heads = z->heads, .by_head = true,
 				      .bias = z->bias, .conv_bias = z->conv_bias,
 				      .act = z->mamba_act};
@@ -93,7 +93,7 @@ static struct oom_ssd ssd_of(const struct oom_arch *a)
 {
 	const struct zamba *z = zamba_of(a);
 
-	return (struct oom_ssd){.inner = z->inner, .heads = z->heads, .d_state = z->state,
+	return (struct oom_ssd){.module = "mamba", .inner = z->inner, .heads = z->heads, .d_state = z->state,
 				.d_head = z->heads ? z->inner / z->heads : 0, .groups = z->groups,
 				.kernel = z->kernel, .chunk = z->chunk, .bias = z->bias,
 				.out_bias = z->bias, .conv_bias = true, .mask_any_batch = true,

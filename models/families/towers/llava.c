@@ -100,11 +100,13 @@ static struct oom_val llava(struct oom_emit *e, struct llava kind)
 	if (w.class_token && strcmp(selected, "full"))
 		x = without_class(e, x);
 	e->t->scope = "model";
+	e->t->selection.part = OOM_PART_TEXT;   /* in neither of the two */
 	if (kind.newline)
 		oom_param(e->t, "image_newline", 0, d, 0);
+	e->t->selection.part = OOM_PART_TOWER;
 	x = oom_side_by_side(e->t, x, layers);
 	if (kind.vip)
-		x = oom_norm(e->t, OOM_NORM_LAYER, "projector_layernorm", x, 0);
+		x = oom_project_norm(e, OOM_NORM_LAYER, "projector_layernorm", x);
 	return oom_project_twice(e, "linear_1", "linear_2", act, x, d, bias);
 }
 
@@ -137,7 +139,7 @@ static struct oom_val pixtral(struct oom_emit *e, uint64_t layers, bool bias)
 	struct oom_val x = oom_tower_part(e, 1, &w);
 
 	t->scope = "multi_modal_projector";
-	x = oom_norm(t, OOM_NORM_RMS, "norm", oom_side_by_side(t, x, layers), w.d);
+	x = oom_project_norm(e, OOM_NORM_RMS, "norm", oom_side_by_side(t, x, layers));
 	x = oom_merge_tokens(e, oom_op_copy(t, "unfold", x), merge && merge < 64 ? merge : 1);
 	x = oom_project(e, "merging_layer", x, w.d, false);
 	return oom_project_twice(e, "linear_1", "linear_2", oom_projector_act(e), x, e->a->d_model,

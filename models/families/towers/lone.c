@@ -228,12 +228,14 @@ struct oom_val oom_emit_minimax(struct oom_emit *e)
 	struct oom_tower w;
 
 	oom_tower_weights(e, 1, &w);
+	t->selection.part = OOM_PART_PROJECTOR;
 	oom_weight_linear(t, "linear_1", w.d, mid, true);
 	oom_weight_linear(t, "linear_2", mid, d, true);
 	oom_weight_linear(t, "merge_linear_1",
 			  oom_read_count_or(&e->outer, "merged_hidden_size", d * w.merge * w.merge),
 			  mid, true);
 	oom_weight_linear(t, "merge_linear_2", mid, d, true);
+	t->selection.part = OOM_PART_TOWER;
 	return oom_none();
 }
 

@@ -58,7 +58,10 @@ static struct oom_val glm(struct oom_emit *e, bool wide)
 	t->scope = "merger";
 	x = oom_project_norm(e, OOM_NORM_LAYER, "post_projection_norm", oom_project(e, "proj", x, out, false));
 	x = oom_activation(t, OOM_ACT_GELU, x);
-	return oom_gated_mlp(t, x, w.act, (struct oom_dim){ff, NULL}, false);
+	t->selection.part = OOM_PART_PROJECTOR;
+	x = oom_gated_mlp(t, x, w.act, (struct oom_dim){ff, NULL}, false);
+	t->selection.part = OOM_PART_TOWER;
+	return x;
 }
 
 struct oom_val oom_emit_glm(struct oom_emit *e)

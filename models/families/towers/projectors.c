@@ -151,7 +151,7 @@ struct oom_val oom_emit_paddle(struct oom_emit *e)
 
 	t->scope = "multi_modal_projector";
 	x = oom_merge_tokens(e, oom_project_norm(e, OOM_NORM_LAYER, "pre_norm", x), w.merge);
-	x = oom_op_linear(t, "linear_1", x, (struct oom_dim){x.width, NULL}, OOM_BIAS);
+	x = oom_project(e, "linear_1", x, x.width, true);
 	return oom_project(e, "linear_2", oom_activation(t, OOM_ACT_GELU, x), e->a->d_model, true);
 }
 

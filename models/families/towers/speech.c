@@ -78,10 +78,17 @@ static struct sizes whisper(struct oom_emit *e, struct whisper kind)
 	return s;
 }
 
+static void projection(struct oom_emit *e, const char *name, uint64_t in, uint64_t out, bool bias)
+{
+	e->t->selection.part = OOM_PART_PROJECTOR;
+	oom_weight_linear(e->t, name, in, out, bias);
+	e->t->selection.part = OOM_PART_TOWER;
+}
+
 static struct oom_val two_layers(struct oom_emit *e, uint64_t in, uint64_t mid, bool bias)
 {
-	oom_weight_linear(e->t, "linear_1", in, mid, bias);
-	oom_weight_linear(e->t, "linear_2", mid, e->a->d_model, bias);
+	projection(e, "linear_1", in, mid, bias);
+	projection(e, "linear_2", mid, e->a->d_model, bias);
 	return oom_none();
 }
 
@@ -112,7 +119,7 @@ struct oom_val oom_emit_music_flamingo(struct oom_emit *e)
 
 struct oom_val oom_emit_qwen2_audio(struct oom_emit *e)
 {
-	oom_weight_linear(e->t, "linear", whisper(e, (struct whisper){0}).d, e->a->d_model, true);
+	projection(e, "linear", whisper(e, (struct whisper){0}).d, e->a->d_model, true);
 	return oom_none();
 }
 
