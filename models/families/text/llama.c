@@ -47,7 +47,17 @@ static struct oom_val llama_join(struct oom_tape *t, const struct oom_arch *a, s
 {
 	if (llama_kind(a)->multipliers)
 		h = oom_op_unary(t, OOM_SCALE, h);
-	return oom_op_add(t, x, oom_op_dropout(t, h, a->dropout));
+	return oom_op_add(t, x, llama_kind(a)->dropout_within ? h : oom_op_dropout(t, h, a->dropout));
+}
+
+/* What a module returns: where its last operation is the dropout, its argument in lives that long. */
+static struct oom_val llama_returned(struct oom_frame *f, const struct oom_arch *a, struct oom_val in, struct oom_val y)
+{
+	if (!llama_kind(a)->dropout_within)
+		return y;
+	y = oom_op_dropout(f->t, y, a->dropout);
+	oom_forget(f, in);
+	return y;
 }
 
 static const struct oom_llama_norm_names *names(const struct oom_arch *a)
@@ -132,11 +142,13 @@ static struct oom_val llama_sequential(struct oom_frame *f, const struct oom_arc
 	const bool before = norms != OOM_NORMS_AFTER, after = norms != OOM_NORMS_BEFORE;
 	const struct oom_llama_kind *k = llama_kind(a);
 	struct oom_tape *t = f->t;
-	struct oom_val h;
+	struct oom_val h, in;
 
 	h = before ? oom_norm(t, a->norm, names(a)->before, x, 0) : x;
+	in = h = k->dropout_within ? oom_name(f, h) : h;
 	h = k->fused_qkv || k->qkv ? llama_fused_attention(t, at, k->qkv, h) :
 				     oom_attention(t, at, h);
+	h = llama_returned(f, a, in, h);
 	if (k->layer_tables) {
 		oom_forget(f, at->rope->cos);
 		oom_forget(f, at->rope->sin);
@@ -145,7 +157,8 @@ static struct oom_val llama_sequential(struct oom_frame *f, const struct oom_arc
 		h = oom_norm(t, a->norm, names(a)->after, h, 0);
 	x = oom_name(f, llama_join(t, a, x, h));
 	h = before ? oom_norm(t, a->norm, after || k->names ? names(a)->before_mlp : names(a)->after, x, 0) : x;
-	h = oom_llama_feed_forward(t, a, dense, h);
+	in = h = k->dropout_within ? oom_name(f, h) : h;
+	h = llama_returned(f, a, in, oom_llama_feed_forward(t, a, dense, h));
 	if (after)
 		h = oom_norm(t, a->norm, names(a)->after_mlp, h, 0);
 	return llama_join(t, a, x, h);

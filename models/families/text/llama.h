@@ -138,6 +138,7 @@ struct oom_llama_kind {
 
 	/* dropout of the residuals; NULL: residual_dropout alone */
 	const char *dropout, *embed_dropout;
+	bool dropout_within;            /* in attention and the feed-forward, whose argument lives until then (StarCoder 2) */
 	bool branch_dropout;            /* of a parallel attention's output too (Phi) */
 
 	/* layers between the others that only images meet (Mllama) */
