@@ -1,4 +1,4 @@
-/* What T5's relatives put in the place of its parts (t5_parts.c). */
+/* T5 and what its relatives put in the place of its parts (t5_parts.c). */
 #ifndef OOM_FAMILIES_T5_H
 #define OOM_FAMILIES_T5_H
 
@@ -50,6 +50,8 @@ struct t5_stack {
 	bool decoder;
 };
 
+/* The forward pass and the loss (t5.c). */
+struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a);
 /* Whether the layer has experts, and these; consumes x. */
 bool t5_is_sparse(const struct t5_stack *s, uint32_t layer);
 struct oom_val t5_experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);

@@ -35,6 +35,9 @@ struct oom_vlm {
 	size_t n_parts;
 };
 
+/* Opens the next sub config, that of the composition's key (vlm_parts.c). */
+void oom_vlm_open_part(struct oom_vlm *v, const char *key);
+
 /* One emission: readers of its own, so that a model may be recorded by several threads. */
 struct oom_emit {
 	struct oom_tape *t;
