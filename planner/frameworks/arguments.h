@@ -102,7 +102,13 @@ bool args_installs(const struct args_word *words, size_t n);
 bool args_pins(struct doc *doc, struct doc_node *root, const struct args_word *words, size_t n);
 bool args_pins_of_line(struct doc *doc, struct doc_node *root, const char *text, size_t size,
 		       uint32_t line);
+/* script.c: a script that is called with words. */
+enum oom_status doc_read_shell_called(struct doc *doc, const char *text, size_t size, const char *file,
+				      const char *const *words, size_t n_words, struct oom_error *err);
 /* Whether a command begins with something that starts a training program. */
+/* called_script.c: a shell script's name; a command that runs one ("bash train.sh", "./train.sh"). */
+bool args_is_shell_script(const char *word);
+bool args_calls_script(const struct args_word *words, size_t n);
 bool args_is_launch(const struct args_word *words, size_t n);
 /* Whether it is a framework's own command that trains: "swift sft". */
 bool args_is_trainer(const struct args_word *words, size_t n);

@@ -97,7 +97,7 @@ static bool trains(const struct oom_shell *sh, const struct args_word *w, size_t
 
 size_t launch_line(const struct oom_shell *sh, struct oom_error *err, enum oom_status *st)
 {
-	size_t most = 0, best = SIZE_MAX;
+	size_t most = 0, best = SIZE_MAX, called = SIZE_MAX;
 
 	for (size_t i = 0; !*st && oom_shell_command_at(sh, i); i++) {
 		size_t n, options;
@@ -114,10 +114,13 @@ size_t launch_line(const struct oom_shell *sh, struct oom_error *err, enum oom_s
 				best = i;
 				most = options;
 			}
+		} else if (args_calls_script(w, n)) {
+			called = i;
 		}
 		free(w);
 	}
-	return best;
+	/* nothing is started here: perhaps by what is called last */
+	return best == SIZE_MAX ? called : best;
 }
 
 /* ---- the others ---- */

@@ -174,6 +174,11 @@ static void megatron_finish(struct fw_part *p)
 					   ? "grpo"
 					   : "pretrain",
 		   "pretrain_*.py");
+	/* seq-length counts the image's tokens there (examples/multimodal/train.py, config.py) */
+	if (present(p, "language-model-type") && *fw_text(p, "decoder-seq-length")) {
+		fw_set(p, "seq-len", fw_text(p, "decoder-seq-length"), "decoder-seq-length", "examples/multimodal/train.py");
+		fw_unset(p, "tgt-len");
+	}
 	fw_default(p, "method", "full", "no adapters");
 	fw_default(p, "base-bits", "16", "no quantisation is asked for");
 	fw_default(p, "precision", "fp32", TRAINING " neither --bf16 nor --fp16");

@@ -18,6 +18,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("model", "model", NULL, NULL, BASE "/model_args.py:68"),
 	FW_KEY("model_id_or_path", "model", NULL, NULL, "swift 2 utils/argument.py"),
 	FW_KEY("ckpt_dir", NULL, NULL, NULL, NULL),
+	{"load", .hook = true, .source = MEGATRON}, {"mcore_model", .hook = true, .source = MEGATRON},
 	{"model_type", .hook = true},
 	FW_KEY("tuner_type", "method", METHOD, NULL, TUNER),
 	FW_KEY("train_type", "method", METHOD, NULL, TUNER),
@@ -283,7 +284,12 @@ static void finish_rollouts(struct fw_part *p)
 
 static void finish_megatron(struct fw_part *p)
 {
+	const char *load = *fw_text(p, "mcore_model") ? "mcore_model" : "load";
+
 	fw_set(p, "engine", "megatron", "(program)", "megatron sft");
+	/* a converted checkpoint, whose folder has config.json's copy */
+	if (!*fw_fact(p, "model") && *fw_text(p, load))
+		fw_set(p, "model", fw_text(p, load), load, MEGATRON);
 	fw_default(p, "method", "full", MEGATRON ":449-499");
 	fw_default(p, "zero", "1", MEGATRON " use_distributed_optimizer");
 	fw_default(p, "grad-ckpt", "selective", MEGATRON ":449");
@@ -425,6 +431,7 @@ const struct framework framework_ms_swift = {
 	.never = "actor_rollout_ref.model.path base_model finetuning_type checkpoint_dir "
 		 "hidden_size num_attention_heads data train model._component_ dist_config context_length",
 	/* "swift sft", swift/cli/sft.py, and version 1's llm_sft.py */
+	.programs = "swift megatron",
 	.commands = "swift* megatron* sft rlhf pt main llm_* mllm_*",
 	.rows = lists,
 	.idle = idles,

@@ -81,6 +81,8 @@ void part_take_script(struct fw_part *p);
 void part_follow_script(struct fw_part *p);
 /* A trainer of pairs by its loss, which the key says: another objective's (trl.c). */
 void part_pair_loss(struct fw_part *p, const char *key);
+/* called_script.c: the shell script that a shell script calls. */
+void part_follow_called(struct fw_part *p);
 /* Keys to entries and facts, then the hook. */
 void part_run(struct fw_part *part);
 /* told.c: what only a stranger's program, or a key that nobody knows, decides is said to be a guess. */

@@ -73,7 +73,48 @@ static const struct doc_node *attribute(const struct python *y, const char *from
 	return last > from ? python_constant(y, last, (size_t)(from + n - last)) : NULL;
 }
 
-/* name, a.b, a.b(...) */
+/* "CONFIG['lora_r']", "CONFIG.get('lora_r', 8)" of a map that is known, the cursor behind the name: its member, and the
+ * cursor past it all.  NULL: it is something else, and the cursor stays. */
+static const struct doc_node *member_of(struct python *y, const char *from, size_t n)
+{
+	const struct python before = {.p = y->p, .line = y->line};
+	const bool get = n > 4 && !strncmp(from + n - 4, ".get", 4) && *y->p == '(';
+	const struct doc_node *map = python_constant(y, from, get ? n - 4 : n), *found = NULL;
+
+	while (map && map->kind == DOC_MAP && !map->tag && y->p < y->end && *y->p == (get ? '(' : '[')) {
+		bool whole = true;
+		const char *key;
+		int prefix;
+
+		y->p++;
+		python_skip(y, true);
+		prefix = python_string_prefix(y);
+		key = prefix < 0 ? NULL : python_string(y, prefix, &whole);
+		python_skip(y, true);
+		found = key && whole ? doc_member(map, key) : NULL;
+		if (found && get) {
+			while (y->p < y->end && *y->p == ',') {
+				y->p++;
+				(void)python_value(y, NULL, NULL);
+				python_skip(y, true);
+			}
+		}
+		if (!found || y->p >= y->end || *y->p != (get ? ')' : ']')) {
+			found = NULL;
+			break;
+		}
+		y->p++;
+		python_skip(y, false);
+		map = get ? NULL : found;
+	}
+	if (!found) {
+		y->p = before.p;
+		y->line = before.line;
+	}
+	return found;
+}
+
+/* name, a.b, a.b(...), a['b'] */
 struct doc_node *python_reference(struct python *y, struct doc_node *parent, const char *key)
 {
 	static const char *const yes[] = {"is_bfloat16_supported", "is_bf16_supported"};
@@ -87,6 +128,9 @@ struct doc_node *python_reference(struct python *y, struct doc_node *parent, con
 		y->p++;
 	n = (size_t)(y->p - from);
 	python_skip(y, false);
+	known = y->p < y->end && strchr("[(", *y->p) && *y->p ? member_of(y, from, n) : NULL;
+	if (known)
+		return copy_of(y, parent, key, known);
 	if (y->p < y->end && *y->p == '(') {
 		known = python_arguments(y, from, n);
 		if (known)

@@ -44,6 +44,8 @@ enum oom_status part_recognise(struct fw_part *p, const char *framework, struct 
 		part_take_script(p);
 	else if (!framework)
 		part_follow_script(p);
+	if (!p->fw && !framework)
+		part_follow_called(p);
 	if (!p->fw && framework)
 		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
 				     framework);
@@ -370,7 +372,10 @@ static void walk(struct fw_part *p, const struct doc_node *map, const char *abov
 			.kind = OOM_SETTING_IDLE};
 		if (c->tag && !strcmp(c->tag, ARGS_OF_SCRIPT))
 			s.note = reading_text(p->reading, "not in the command: the default of %s", p->script);
-		if (row && !idle) {
+		if (p->command && c->kind == DOC_SCALAR && doc_below(p->command->root, path)) {
+			s.note = "the command says otherwise";
+			reading_add(p->reading, &s);
+		} else if (row && !idle) {
 			take(p, row, c, path, &s);
 			if (c->kind == DOC_MAP && depth < DOC_MAX_DEPTH && rows_below(p->fw, row->key))
 				walk(p, c, path, true, depth + 1);

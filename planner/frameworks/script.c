@@ -105,11 +105,17 @@ static const struct args_word *unsaid_word(struct doc *doc, const struct args_wo
 enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, const char *file,
 			       struct oom_error *err)
 {
+	return doc_read_shell_called(doc, text, size, file, NULL, 0, err);
+}
+
+enum oom_status doc_read_shell_called(struct doc *doc, const char *text, size_t size, const char *file,
+				      const char *const *called_with, size_t n_called_with, struct oom_error *err)
+{
 	const struct args_word *unsaid;
 	struct args_word *words = NULL;
 	struct doc_node *root = NULL;
 	struct oom_shell *sh = NULL;
-	enum oom_status st = oom_shell_read(text, size, file, &sh, err);
+	enum oom_status st = oom_shell_read_called(text, size, file, called_with, n_called_with, &sh, err);
 	size_t n = 0, at;
 	uint32_t cut = 0;
 	char where[16];

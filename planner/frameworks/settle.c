@@ -132,6 +132,20 @@ static void settle_all_micro(struct fw_part *all)
 			"they are taken to be on one");
 }
 
+/* All three batch sizes say for how many GPUs they were written: DeepSpeed's runtime/config.py _batch_assertion
+ * refuses any other number. */
+static void settle_gpus(struct fw_part *all, int64_t shards)
+{
+	const int64_t micro = whole(all, "micro-batch", 0), accum = whole(all, "grad-accum", 0), global = whole(all, "global-batch", 0);
+
+	if (part_fact(all, "gpus") || fw_is_withheld(all, "gpus") || !fw_fact_from_file(all, "micro-batch") ||
+	    !fw_fact_from_file(all, "grad-accum") || !fw_fact_from_file(all, "global-batch") || micro <= 0 || accum <= 0 ||
+	    micro > 1000000 || accum > 1000000 || shards <= 0 || shards > 1000000 || global <= 0 || global % (micro * accum) ||
+	    global / (micro * accum) > 1000000)
+		return;
+	fw_set_whole(all, "gpus", global / (micro * accum) * shards, NULL, "global batch / (micro-batch x accumulation)");
+}
+
 /* Of the three batch sizes two give the third, where the GPUs are known. */
 static void settle_batch(struct fw_part *all)
 {
@@ -142,6 +156,7 @@ static void settle_batch(struct fw_part *all)
 		      global = whole(all, "global-batch", 0);
 	const int64_t replicas = gpus > 0 && shards > 0 && gpus >= shards ? gpus / shards : 0;
 
+	settle_gpus(all, shards);
 	if (!replicas || micro < 0 || accum < 0 || micro > 1000000 || accum > 1000000)
 		return;
 	if (micro && accum && !global && replicas < 1000000)

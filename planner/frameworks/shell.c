@@ -282,6 +282,12 @@ void shell_run_text(struct oom_shell *sh, const char *text, unsigned line)
 enum oom_status oom_shell_read(const char *text, size_t size, const char *name,
 			       struct oom_shell **shell, struct oom_error *err)
 {
+	return oom_shell_read_called(text, size, name, NULL, 0, shell, err);
+}
+
+enum oom_status oom_shell_read_called(const char *text, size_t size, const char *name, const char *const *words,
+				      size_t n_words, struct oom_shell **shell, struct oom_error *err)
+{
 	struct oom_shell *sh = calloc(1, sizeof(*sh));
 	enum oom_status st;
 
@@ -299,6 +305,7 @@ enum oom_status oom_shell_read(const char *text, size_t size, const char *name,
 	{
 		struct script s = {.sh = sh, .c = {text, text + size, 1, false}};
 
+		shell_set_words(sh, words, n_words);
 		run_all(&s);
 	}
 	sh->shown = shell_alloc(sh, (sh->n_variables + 1) * sizeof(*sh->shown));

@@ -45,6 +45,9 @@ struct oom_shell;
  * or OOM_ERR_MEMORY.  oom_shell_free gives it back. */
 enum oom_status oom_shell_read(const char *text, size_t size, const char *name,
 			       struct oom_shell **shell, struct oom_error *err);
+/* The same of a script that is called with words, "$1" and so on, until it shifts them. */
+enum oom_status oom_shell_read_called(const char *text, size_t size, const char *name, const char *const *words,
+				      size_t n_words, struct oom_shell **shell, struct oom_error *err);
 void oom_shell_free(struct oom_shell *shell);
 
 /* In the order of the script; NULL past the end. */

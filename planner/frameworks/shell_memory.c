@@ -106,3 +106,17 @@ void oom_shell_free(struct oom_shell *sh)
 	}
 	free(sh);
 }
+
+void shell_set_words(struct oom_shell *sh, const char *const *words, size_t n)
+{
+	for (size_t i = 0; i < 9; i++) {
+		const char digit = (char)('1' + i);
+		struct variable *v = shell_variable(sh, &digit, 1, i < n);
+
+		if (v)
+			v->value = (struct words){0};
+		if (v && i < n)
+			shell_push(sh, &v->value, (struct oom_shell_word){shell_copy(sh, words[i], strlen(words[i])), OOM_SHELL_KNOWN, 0});
+	}
+	sh->n_words = n;
+}

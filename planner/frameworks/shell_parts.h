@@ -37,6 +37,7 @@ struct oom_shell {
 	struct oom_shell_file *files;
 	size_t n_files, files_room;
 	struct words directives;
+	size_t n_words;                 /* that it was called with; 0 once they were shifted */
 };
 
 /* Where a text is read. */
@@ -81,6 +82,8 @@ bool shell_grow(struct oom_shell *sh, void *array, size_t n, size_t *room, size_
 char *shell_copy(struct oom_shell *sh, const char *text, size_t n);
 void shell_fail(struct oom_shell *sh, enum oom_status status, unsigned line, const char *text);
 void shell_push(struct oom_shell *sh, struct words *w, struct oom_shell_word word);
+/* "$1" and those behind it; none: they are nobody's from now on. */
+void shell_set_words(struct oom_shell *sh, const char *const *words, size_t n);
 struct variable *shell_variable(struct oom_shell *sh, const char *name, size_t n, bool make);
 
 /* shell_words.c.  A word ends before a blank or an operator; false: there was none. */

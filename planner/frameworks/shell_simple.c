@@ -246,6 +246,10 @@ static int run_command(struct oom_shell *sh, const struct words *w, size_t n_ass
 		return shell_test(c + 1, n - 1, 0);
 	if (!strcmp(c[0].text, "["))
 		return shell_test(c + 1, n - 1 - (n > 1 && !strcmp(c[n - 1].text, "]")), 0);
+	if (!strcmp(c[0].text, "shift")) {      /* in loops that are read once */
+		shell_set_words(sh, NULL, 0);
+		return SUCCEEDS;
+	}
 	if (!strcmp(c[0].text, "true") || !strcmp(c[0].text, ":"))
 		return SUCCEEDS;
 	if (!strcmp(c[0].text, "false"))

@@ -329,10 +329,13 @@ static void put_parameter(struct oom_shell *sh, struct builder *b, struct cursor
 			put_unknown(sh, b, c->p, n + 1, OOM_SHELL_UNSET);
 		c->p += n + 1;
 	} else if (next == '#') {
-		put_number(sh, b, 0);
+		put_number(sh, b, (int64_t)sh->n_words);
 		c->p += 2;
 	} else if (next == '@' || next == '*') {
 		c->p += 2;              /* it is run without words */
+	} else if (isdigit((unsigned char)next) && (v = shell_variable(sh, c->p + 1, 1, false)) != NULL && v->value.n) {
+		put_value(sh, b, &v->value.items[0], quoted);
+		c->p += 2;
 	} else if (next && (isdigit((unsigned char)next) || strchr("?$!-", next))) {
 		put_unknown(sh, b, c->p, 2,
 			    isdigit((unsigned char)next) && next != '0' ? OOM_SHELL_UNSET

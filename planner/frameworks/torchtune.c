@@ -142,7 +142,13 @@ static void finish_model(struct fw_part *p)
 	if (end - (dir + n) >= 100 || end == dir + n || dir[n] == '$')
 		return;
 	snprintf(name, sizeof(name), "%.*s", (int)(end - dir - (ptrdiff_t)n), dir + n);
-	if (!strcmp(name, "original") || strstr(name, "fine"))
+	/* Meta's own format lies in a folder of that name within the checkpoint's */
+	if (!strcmp(name, "original")) {
+		if (hub)
+			fw_set(p, "model", hub, "model._component_", "torchtune recipes/configs");
+		return;
+	}
+	if (strstr(name, "fine"))
 		return;
 	for (at = head; (at = strstr(at, "tune download ")) != NULL; at += 14) {
 		const char *id = at + 14, *slash;
@@ -239,10 +245,39 @@ static void finish_engine(struct fw_part *p)
 	fw_default(p, "nodes", "1", "tune run");
 }
 
+/* "tune run --nproc_per_node 4 full_finetune_distributed --config dev/3B_grpo_sft": the recipe is the word before
+ * the settings, whose name may speak of another; "": the comment has no such command. */
+static const char *recipe_in(const char *head, char *buf, size_t size)
+{
+	const char *run = strstr(head, "tune run "), *end = run ? strstr(run, " --config") : NULL, *from = end;
+
+	while (from && from > run && from[-1] != ' ')
+		from--;
+	snprintf(buf, size, "%.*s", end ? (int)(end - from) : 0, end ? from : "");
+	return buf;
+}
+
+/* What the recipe trains for; a comment without a command is taken as a whole. */
+static void finish_objective(struct fw_part *p, const char *loss)
+{
+	static const char *const words[][2] = {{"ppo_", "ppo"}, {"grpo", "grpo"}, {"knowledge_distillation", "distill"}};
+	const char *program = fw_text(p, "(program)");
+	char buf[160];
+	const char *recipe = *program ? program : *recipe_in(fw_head(p), buf, sizeof(buf)) ? buf : fw_head(p);
+
+	if (strstr(recipe, "dpo") || strstr(loss, "DPO"))
+		fw_set(p, "objective", "dpo", "loss._component_", NULL);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strstr(recipe, words[i][0]))
+			fw_default(p, "objective", words[i][1], "the recipe");
+	if (fw_key(p, "teacher_model"))
+		fw_default(p, "objective", "distill", "the recipe");
+	fw_default(p, "objective", "sft", "the recipe");
+}
+
 static void finish(struct fw_part *p)
 {
-	const char *model = fw_text(p, "model._component_"), *loss = fw_text(p, "loss._component_"),
-		   *head = fw_head(p), *program = fw_text(p, "(program)");
+	const char *model = fw_text(p, "model._component_"), *loss = fw_text(p, "loss._component_");
 	const bool lora = strstr(model, "lora") || *fw_fact(p, "lora-r") || strstr(fw_text(p, "(program)"), "lora");
 
 	finish_model(p);
@@ -253,15 +288,7 @@ static void finish(struct fw_part *p)
 		   "the model's builder");
 	if (lora)
 		finish_adapters(p);
-	if (strstr(head, "dpo") || strstr(program, "dpo") || strstr(loss, "DPO"))
-		fw_set(p, "objective", "dpo", "loss._component_", NULL);
-	else if (strstr(head, "ppo_") || strstr(program, "ppo_"))
-		fw_default(p, "objective", "ppo", "the recipe");
-	else if (strstr(head, "grpo") || strstr(program, "grpo"))
-		fw_default(p, "objective", "grpo", "the recipe");
-	else if (strstr(head, "knowledge_distillation") || strstr(program, "knowledge_distillation") || fw_key(p, "teacher_model"))
-		fw_default(p, "objective", "distill", "the recipe");
-	fw_default(p, "objective", "sft", "the recipe");
+	finish_objective(p, loss);
 	if (fw_fact_is(p, "objective", "grpo"))
 		fw_default(p, "rollouts", "engine", "recipes/dev/grpo: vLLM workers");
 	if (fw_on(p, "fsdp_cpu_offload"))       /* states wait beside their shards */

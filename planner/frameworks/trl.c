@@ -185,7 +185,7 @@ static bool lacks_program(const struct fw_part *p)
 static const char *named_in(const char *text)
 {
 	static const char *const words[] = {"online-dpo", "kto", "dpo", "grpo", "rloo", "reward", "orpo",
-					    "cpo", "sft"};
+					    "cpo", "simpo", "sft"};
 
 	for (const char *at = text; *at; at++)
 		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -196,6 +196,29 @@ static const char *named_in(const char *text)
 				return words[i];
 		}
 	return NULL;
+}
+
+/* A key of several trainers of pairs ("beta", "max_prompt_length"): recipes lie in folders that are named after theirs
+ * (alignment-handbook recipes/MODEL/orpo/config_full.yaml), and write it into what they push. */
+static void pair_objective(struct fw_part *p)
+{
+	static const char *const trainers[] = {"orpo", "kto", "cpo", "simpo"}, *const keys[] = {"hub_model_id", "output_dir", "run_name"};
+	const char *file = fw_doc(p)->file ? fw_doc(p)->file : "", *name = strrchr(file, '/'), *word = NULL, *from = "the file's folder";
+	char folder[200];
+
+	while (name && name > file && name[-1] != '/')
+		name--;
+	snprintf(folder, sizeof(folder), "%s", name ? name : file);
+	word = named_in(folder);
+	for (size_t i = 0; !word && i < sizeof(keys) / sizeof(keys[0]); i++) {
+		word = named_in(fw_text(p, keys[i]));
+		from = keys[i];
+	}
+	for (size_t i = 0; word && i < sizeof(trainers) / sizeof(trainers[0]); i++)
+		if (!strcmp(word, trainers[i])) {
+			fw_set(p, "objective", word, NULL, from);
+			fw_open(p, "objective", "several trainers have the keys that are here; taken from a name: give --objective");
+		}
 }
 
 static bool guess_objective(struct fw_part *p)
@@ -256,6 +279,8 @@ static void finish_objective(struct fw_part *p)
 		if (doc_below(fw_root(p), signs[i].key)) {
 			fw_set(p, "objective", signs[i].objective, signs[i].key,
 			       "a key that only this trainer has");
+			if (!strcmp(signs[i].objective, "dpo"))
+				pair_objective(p);
 			return;
 		}
 	fw_default(p, "objective", "sft", "no key of another trainer");

@@ -38,15 +38,21 @@ struct within {
 	const struct within *outer;
 };
 
-/* "a.b" from the root; OmegaConf's ".a.b" from the map that the reference stands in, "..a" from the one around that. */
+/* "a.b" from the root, else from the nearest map around that has it; OmegaConf's ".a.b" from the map that the reference stands in, "..a" from the one around that. */
 static const struct doc_node *referred(const struct doc *doc, const struct within *in, const char *name)
 {
 	size_t dots = strspn(name, ".");
 
 	if (!*name)
 		return NULL;
-	if (!dots)
-		return doc_find(doc, name);
+	if (!dots) {
+		const struct doc_node *found = doc_find(doc, name);
+
+		/* what a job file holds of another program's settings is a root of its own (MosaicML's "parameters") */
+		for (; !found && in; in = in->outer)
+			found = doc_below(in->map, name);
+		return found;
+	}
 	name += dots;
 	while (--dots && in)
 		in = in->outer;

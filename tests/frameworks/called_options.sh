@@ -1,0 +1,2 @@
+#!/bin/bash
+bash called_train.sh --size 7b
