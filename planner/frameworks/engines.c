@@ -150,6 +150,11 @@ void fw_take_deepspeed(struct fw_part *p, const char *key)
 	}
 	if (!node || doc_is_off(node))
 		return;
+	/* a script's own switch, beside options of its own for the stage */
+	if (doc_is_true(node) && fw_fact_from_file(p, "zero")) {
+		fw_set(p, "engine", "deepspeed", key, NULL);
+		return;
+	}
 	if (node->kind == DOC_MAP) {
 		fw_set(p, "engine", "deepspeed", key, NULL);
 		fw_nested(p, key, "deepspeed");

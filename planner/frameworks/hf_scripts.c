@@ -76,7 +76,7 @@ static const struct script {
 	{"", "train_file_path+block_size", "objective=sft packing=false @dtype=fp32", "s1 train/sft.py"},
 	{"", "margin_scale+mask_prompt", "objective=dpo seq-len=2048 packing=false",
 	 "LMFlow args.py DPOv2AlignerArguments max_length"},
-	{"", "data_split+num_warmup_steps",
+	{"", "data_split+num_warmup_steps zero_stage+lora_dim only_optimize_lora+lora_dim",
 	 "engine=deepspeed zero=0 optimizer=adamw-fused micro-batch=16 eval-batch=16 seq-len=512 packing=false "
 	 "@ds16=fp16 grad-ckpt=none",
 	 CHAT ", its parser: FusedAdam, fp16"},
@@ -90,6 +90,8 @@ static const struct script {
 	 "objective=sft lora-r=64 lora-dropout=0.05 lora-targets=all-linear packing=false",
 	 "LLaVA train.py LoRAArguments, find_all_linear_names"},
 	{"", "lazy_preprocess", "objective=sft seq-len=512 packing=false", "FastChat, LLaVA train.py"},
+	/* whose data_path the scripts that descend from it have kept */
+	{"", "data_path+model_name_or_path", "objective=sft seq-len=512 packing=false", "stanford_alpaca train.py model_max_length"},
 	{"run_glue run_classification", "task_name+max_seq_length", "objective=classification task=seq-cls seq-len=128 packing=false",
 	 "transformers run_glue.py DataTrainingArguments"},
 	{"run_summarization run_summarization_no_trainer run_translation run_translation_no_trainer", "",
@@ -318,7 +320,7 @@ static void of_script(struct fw_part *p)
 		fw_set(p, "@known-script", "true", NULL, NULL);
 		take_facts(p, s);
 	}
-	if (has_keys(p, "source_max_len target_max_len"))
+	if (s && is_word_of(s->programs, "qlora", 5))
 		finish_qlora(p);
 	if (has_keys(p, "prompt_column+response_column+max_source_length"))
 		finish_chatglm(p);
@@ -329,7 +331,7 @@ static void of_script(struct fw_part *p)
 	else if (has_keys(p, "use_lora+lazy_preprocess") && !fw_on(p, "q_lora"))
 		fw_unmodelled(p, "use_lora", "of a base model (not a chat model) Qwen's finetune.py trains "
 			      "embedding and output whole as well: more than is priced");
-	else if (has_keys(p, "data_split+num_warmup_steps"))
+	else if (!strncmp(s->source, CHAT, sizeof(CHAT) - 1))
 		finish_chat(p);
 }
 

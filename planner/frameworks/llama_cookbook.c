@@ -152,7 +152,8 @@ const struct framework framework_llama_cookbook = {
 	.role = FW_TRAINER,
 	.marks = "batch_size_training enable_fsdp use_peft+peft_method dist_checkpoint_root_folder batching_strategy "
 		 "custom_dataset.file",
-	.never = "per_device_train_batch_size base_model",
+	.never = "per_device_train_batch_size base_model model_name_or_path",
+	.programs = "finetuning llama_finetuning",
 	.commands = "finetuning* llama_finetuning* llama_recipes.* llama_cookbook.* finetune*",
 	.rows = lists,
 	.idle = idles,

@@ -101,7 +101,7 @@ static const struct framework *of_program(const struct doc_node *root)
 		for (const char *w = fw->programs; w && *w; w += strspn(w, " ")) {
 			const size_t len = strcspn(w, " ");
 
-			if (len == n && !strncmp(w, name, n))
+			if (len == n && !strncmp(w, name, n) && !has_one(root, fw->never))
 				return fw;
 			w += len;
 		}
