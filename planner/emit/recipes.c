@@ -192,8 +192,13 @@ void fill_llamafactory(struct emission *e)
 		 emit_is(e, "loss", "fused") || (whole && emit_is(e, "liger-kernels", "all")) ? "true" : "false");
 	if (emit_is(e, "grad-ckpt", "none") || emit_fsdp_checkpoints(e))
 		emit_set(e, "disable_gradient_checkpointing", "true");
-	if (emit_is(e, "precision", "bf16") && !emit_deepspeed(e))
+	if (emit_is(e, "precision", "bf16") && !emit_deepspeed(e) && !emit_is(e, "engine", "megatron"))
 		emit_set(e, "pure_bf16", "true");
+	if (emit_is(e, "engine", "megatron")) {
+		emit_set(e, "use_mca", "true");
+		emit_rows(e, "", "llamafactory", "tensor_model_parallel_size pipeline_model_parallel_size "
+			  "context_parallel_size expert_model_parallel_size");
+	}
 	training_arguments(e);
 }
 

@@ -131,6 +131,11 @@ static void finish(struct fw_part *p)
 			fw_take_deepspeed(p, "deepspeed_config.deepspeed_config_file");
 		else    /* launch.py: default_zero_stage 2 */
 			fw_default(p, "zero", "2", LAUNCH " --zero_stage");
+		if (*fw_fact(p, "zero")) {
+			fw_keep_offload_of_stage(p, "deepspeed_config.offload_param_device");
+			fw_default(p, "offload-optimizer", "none", LAUNCH);
+			fw_default(p, "offload-params", "none", LAUNCH);
+		}
 		/* mixed precision is DeepSpeed's then */
 	}
 	if (fw_fact_is(p, "engine", "hf")) {

@@ -119,11 +119,22 @@ static bool has_offload(const struct fw_part *p, const char *knob)
 	return strcmp(fw_fact(p, knob), "none") && *fw_fact(p, knob);
 }
 
+void fw_keep_offload_of_stage(struct fw_part *p, const char *key)
+{
+	const long stage = strtol(fw_fact(p, "zero"), NULL, 10);
+
+	if (stage < 3 && has_offload(p, "offload-params")) {
+		fw_note(p, key, "ignored below stage 3");
+		fw_unset(p, "offload-params");
+	}
+	if (stage < 1 && has_offload(p, "offload-optimizer"))
+		fw_unset(p, "offload-optimizer");
+}
+
 static void finish(struct fw_part *p)
 {
 	const struct doc_node *zero = fw_key(p, "zero_optimization");
 	int64_t size;
-	long stage;
 
 	fw_set(p, "engine", "deepspeed", zero ? "zero_optimization" : "train_batch_size",
 	       "a DeepSpeed config");
@@ -131,14 +142,7 @@ static void finish(struct fw_part *p)
 	if (zero && zero->kind == DOC_SCALAR && doc_is_true(zero))
 		fw_set(p, "zero", "1", "zero_optimization", ZERO);
 	fw_default(p, "zero", "0", ZERO " stage");
-	stage = strtol(fw_fact(p, "zero"), NULL, 10);
-	/* offload_param is of stage 3 alone, offload_optimizer of 1 to 3 (runtime/engine.py) */
-	if (stage < 3 && has_offload(p, "offload-params")) {
-		fw_note(p, "zero_optimization.offload_param.device", "ignored below stage 3");
-		fw_unset(p, "offload-params");
-	}
-	if (stage < 1 && has_offload(p, "offload-optimizer"))
-		fw_unset(p, "offload-optimizer");
+	fw_keep_offload_of_stage(p, "zero_optimization.offload_param.device");
 	fw_default(p, "offload-optimizer", "none", "deepspeed/runtime/zero/offload_config.py");
 	fw_default(p, "offload-params", "none", "deepspeed/runtime/zero/offload_config.py");
 	/* one that is on stands above another's "auto", which the trainer leaves off then */

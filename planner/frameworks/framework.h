@@ -148,6 +148,9 @@ void fw_nested(struct fw_part *part, const char *key, const char *framework);
 /* engines.c: a "deepspeed" key: a map, a file that is found, or one of which only the name is known
  * ("ds_z3_offload_config.json"), which then is said to be a guess. */
 void fw_take_deepspeed(struct fw_part *part, const char *key);
+/* deepspeed.c: what is offloaded below the stage that does it counts for nothing: parameters are of stage 3 alone, the
+ * optimizer of 1 to 3 (deepspeed/runtime/engine.py).  key: what asked for it. */
+void fw_keep_offload_of_stage(struct fw_part *part, const char *key);
 /* Is the file that this key names known by its name alone? */
 bool fw_by_name(const struct fw_part *part, const char *key);
 /* A file of accelerate's of which only the name is known ("deepspeed_zero3.yaml", "fsdp2.yaml"). */

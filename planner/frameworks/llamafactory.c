@@ -200,6 +200,8 @@ static void finish_liger(struct fw_part *p)
 
 static void finish(struct fw_part *p)
 {
+	static const char *const of_mca[] = {"use_mca", "tensor_model_parallel_size", "pipeline_model_parallel_size",
+					     "expert_model_parallel_size"};
 	const char *loss = fw_text(p, "pref_loss");
 
 	if (fw_key(p, "recompute_granularity"))
@@ -213,8 +215,10 @@ static void finish(struct fw_part *p)
 	finish_base(p);
 	fw_take_deepspeed(p, "deepspeed");
 	fw_take_fsdp(p, "fsdp", "fsdp_config", "fsdp1");
-	if (fw_on(p, "use_mca"))
-		fw_set(p, "engine", "megatron", "use_mca", "mcore_adapter");
+	/* USE_MCA of the environment takes keys that the parser refuses without it (llamafactory/hparams/parser.py) */
+	for (size_t i = 0; i < sizeof(of_mca) / sizeof(of_mca[0]); i++)
+		if (fw_key(p, of_mca[i]) && !fw_off(p, of_mca[i]))
+			fw_set(p, "engine", "megatron", of_mca[i], "mcore_adapter");
 	finish_precision(p);
 	finish_eval(p);
 	hf_compile(p);

@@ -112,7 +112,7 @@ static void finish(struct fw_part *p)
 /* MosaicML's job files hold the YAML under "parameters". */
 static void finish_job(struct fw_part *p)
 {
-	if (fw_key(p, "parameters") && !fw_key(p, "global_train_batch_size")) {
+	if (fw_key(p, "parameters") && fw_key(p, "parameters")->n && !fw_key(p, "global_train_batch_size")) {
 		int64_t gpus;
 
 		fw_nested(p, "parameters", "llm-foundry");
@@ -121,6 +121,15 @@ static void finish_job(struct fw_part *p)
 		else if (doc_whole(fw_key(p, "gpu_num"), &gpus) && gpus > 0)
 			fw_set_whole(p, "gpus", gpus, "gpu_num", NULL);
 		fw_unset(p, "@precision");
+		return;
+	}
+	/* a job whose command says it all: "composer train/train.py yamls/a.yaml max_duration=100ba" */
+	if (fw_key(p, "command") && !fw_key(p, "global_train_batch_size")) {
+		int64_t gpus;
+
+		fw_read_shell(p, "command", fw_text(p, "command"), "");
+		if (doc_whole(fw_key(p, "compute.gpus"), &gpus) && gpus > 0)
+			fw_set_whole(p, "gpus", gpus, "compute.gpus", NULL);
 		return;
 	}
 	finish(p);
@@ -135,7 +144,7 @@ const struct framework framework_llm_foundry = {
 	.version = "llm-foundry 0.19",
 	.role = FW_TRAINER,
 	.marks = "device_train_microbatch_size global_train_batch_size parameters.global_train_batch_size "
-		 "parameters.device_train_microbatch_size",
+		 "parameters.device_train_microbatch_size command+compute+integrations",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish_job,

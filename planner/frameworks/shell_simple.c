@@ -259,6 +259,11 @@ static int run_command(struct oom_shell *sh, const struct words *w, size_t n_ass
 			shell_add_file(sh, to, shell_joined(sh, c + 1, n - 1), c[0].line);
 		return SUCCEEDS;
 	}
+	/* a session of its own for a text: tmux new-session -d -s NAME "accelerate launch ..." */
+	if (!strcmp(c[0].text, "tmux") && n > 2 && strncmp(c[1].text, "new", 3) == 0 && strchr(c[n - 1].text, ' ')) {
+		shell_run_text(sh, c[n - 1].text, c[n - 1].line);
+		return SUCCEEDS;
+	}
 	if (!strcmp(c[0].text, "eval")) {
 		shell_run_text(sh, shell_joined(sh, c + 1, n - 1), c[0].line);
 		return SUCCEEDS;

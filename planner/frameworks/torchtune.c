@@ -231,7 +231,8 @@ static void finish_engine(struct fw_part *p)
 	const char *head = fw_head(p), *program = fw_text(p, "(program)");
 	const char *recipe = *program ? program : head;
 	const int64_t gpus = number_behind(head, "nproc_per_node");
-	const bool distributed = strstr(recipe, "distributed") || gpus > 1;
+	const bool distributed = strstr(recipe, "distributed") || gpus > 1 || fw_key(p, "fsdp_reshard_after_forward") ||
+				 fw_on(p, "enable_fsdp");
 
 	fw_set(p, "engine", "torchtune", NULL, RECIPES);
 	if (!distributed) {
