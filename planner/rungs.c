@@ -2,6 +2,7 @@
  * leaves the run as it is: it comes before quantised states, against the playbook's numbers. */
 #include "oomplan/ladder.h"
 
+#include "allocator_variable.h"
 #include "moves.h"
 
 #define HF_ONE_GPU "transformers docs perf_train_gpu_one"
@@ -34,7 +35,7 @@ static const struct oom_rung rungs[OOM_RUNGS] = {
 	 .name = "expandable segments",
 	 .cls = OOM_EXACT,
 	 .cost = "none; removes fragmentation only",
-	 .setting = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+	 .setting = OOM_ALLOCATOR_EXPANDABLE,
 	 .source = "playbook M8; PyTorch CUDA notes",
 	 .knobs = {"allocator"},
 	 .apply = move_to_expandable},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator_variable.h"
 #include "emit/parts.h"
 #include "frameworks/parts.h"
 #include "oomplan/engine.h"
@@ -331,7 +332,7 @@ static void put_comments(const struct emit_target *t, const struct emission *e, 
 			 emit_fact(e, "gpus", gpus), emit_fact(e, "nodes", nodes),
 			 e->plan->nodes == 1 ? "" : "s");
 	if (listed(t->elsewhere, "allocator") && emit_is(e, "allocator", "expandable_segments"))
-		emit_put(text, "%swith PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n", t->comment);
+		emit_put(text, "%swith " OOM_ALLOCATOR_EXPANDABLE "\n", t->comment);
 	if (e->described ? t->yours_described != NULL : t->yours != NULL)
 		emit_put(text, "%sto be added: %s\n", t->comment, e->described ? t->yours_described : t->yours);
 	for (size_t i = 0; i < out->n_unsaid; i++)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator_variable.h"
 #include "emit/fills.h"
 
 /* ---- launching ---- */
@@ -15,7 +16,7 @@ static int64_t each_node(const struct emission *e)
 static void launch_line(struct emission *e, struct emit_text *out, const char *meet)
 {
 	if (emit_is(e, "allocator", "expandable_segments"))
-		emit_put(out, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ");
+		emit_put(out, OOM_ALLOCATOR_EXPANDABLE " ");
 	emit_put(out, "torchrun --nnodes %lld --nproc_per_node %lld %s%s%s ", (long long)e->plan->nodes,
 		 (long long)each_node(e), e->plan->nodes > 1 ? meet : "",
 		 trl_command(e) ? "-m trl.scripts." : "train.py", trl_command(e) ? trl_command(e) : "");
@@ -39,7 +40,7 @@ void write_slurm(struct emission *e, struct emit_text *out)
 		 "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n",
 		 (long long)e->plan->nodes, each, (long long)(each_node(e) * (e->plan->dataloader_workers + 2)));
 	if (emit_is(e, "allocator", "expandable_segments"))
-		emit_put(out, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n");
+		emit_put(out, "export " OOM_ALLOCATOR_EXPANDABLE "\n");
 	emit_put(out, "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node %s --rdzv_backend c10d "
 		      "--rdzv_endpoint $head:29500 %s%s ", each, trl_command(e) ? "-m trl.scripts." : "train.py", trl_command(e) ? trl_command(e) : "");
 	emit_options(e, out);
@@ -83,8 +84,8 @@ static void task(struct emission *e, struct emit_text *out, bool sky)
 		emit_put(out, "    count: %lld\n", (long long)each_node(e));
 	}
 	if (emit_is(e, "allocator", "expandable_segments"))
-		emit_put(out, sky ? "envs:\n  PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True\n"
-				  : "env:\n  - PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n");
+		emit_put(out, sky ? "envs:\n  " OOM_ALLOCATOR_VARIABLE ": " OOM_EXPANDABLE "\n"
+				  : "env:\n  - " OOM_ALLOCATOR_EXPANDABLE "\n");
 	emit_put(out, sky ? "run: |\n" : "commands:\n  - |\n");
 	out->failed |= line.failed;
 	if (line.text && sky)

@@ -114,14 +114,15 @@ static const struct oom_setting *anchor_of(const struct oom_reading *r, const st
 	*failed = oom_read_text(&text, &size, p->file, DOC_MAX_BYTES, &err) == OOM_ERR_MEMORY;
 	if (!text)
 		return NULL;
-	for (size_t i = p->first_setting; !found && i < r->n_settings; i++) {
+	/* below the first option of a command; below the last entry of YAML, where it parts none that belong together */
+	for (size_t i = p->first_setting; !(found && command) && i < r->n_settings; i++) {
 		const struct oom_setting *s = &r->settings[i];
 		size_t n = 0;
 		const char *line = s->line && s->kind != OOM_SETTING_DEFAULT && !strcmp(s->file, p->file) && patch_is_of(r, p, s) ?
 					   patch_line(text, s->line, &n) :
 					   NULL;
 
-		if (!line || !(command ? goes_on(line, n) : whole_entry(line, n)))
+		if (!line || (found && s->line < found->line) || !(command ? goes_on(line, n) : whole_entry(line, n)))
 			continue;
 		found = s;
 		n = strspn(line, " \t");

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator_variable.h"
 #include "emit/patch.h"
 #include "frameworks/arguments.h"
 #include "frameworks/parts.h"
@@ -30,7 +31,7 @@ static void take(struct oom_plan *p, const struct oom_plan *from, const struct o
 static const struct {
 	const char *knob, *value, *word;
 } environment[] = {
-	{"allocator", "expandable_segments", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+	{"allocator", "expandable_segments", OOM_ALLOCATOR_EXPANDABLE},
 };
 
 static const char *environment_of(const struct oom_option *knob, const char *value)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator_variable.h"
 #include "emit/fills.h"
 #include "input/model_ids.h"
 #include "oomplan/config.h"
@@ -364,7 +365,7 @@ void write_megatron(struct emission *e, struct emit_text *out)
 
 	if (e->described)
 		emit_put(out, "%sCUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes %lld --nproc_per_node %lld pretrain_gpt.py ",
-			 emit_is(e, "allocator", "expandable_segments") ? "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+			 emit_is(e, "allocator", "expandable_segments") ? OOM_ALLOCATOR_EXPANDABLE " "
 									: "",
 			 (long long)nodes, (long long)(e->plan->gpus / nodes));
 	emit_flags(e, out);

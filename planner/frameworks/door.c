@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator_variable.h"
 #include "arguments.h"
 #include "input/config_json.h"
 
@@ -106,7 +107,7 @@ static bool is_command(const char *text)
 	static const char *const words[] = {"torchrun ", "accelerate launch", "deepspeed ", "python ",
 					    "python3 ", "srun ", "swift ", "llamafactory-cli ", "trl ",
 					    "tune run", "axolotl train", "litgpt ", "CUDA_VISIBLE_DEVICES=",
-					    "NPROC_PER_NODE=", "PYTORCH_CUDA_ALLOC_CONF="};
+					    "NPROC_PER_NODE=", OOM_ALLOCATOR_VARIABLE "=", OOM_ALLOCATOR_VARIABLE_2_9 "="};
 
 	if (!strncmp(text, "--", 2) && isalpha((unsigned char)text[2]))
 		return true;

@@ -155,6 +155,10 @@ void fw_take_deepspeed(struct fw_part *p, const char *key)
 		fw_set(p, "engine", "deepspeed", key, NULL);
 		return;
 	}
+	/* The file's own keys in place of a file's name. transformers' TrainingArguments.deepspeed is "dict | str", and
+	 * HfArgumentParser.parse_dict hands it on (TRL; LLaMA-Factory hparams/parser.py _parse_args at ff6d4d1, which reads
+	 * YAML by OmegaConf.to_container); axolotl's schema has "str | dict[str, Any]" (utils/schemas/config.py:1032 at
+	 * 067b021), and writes a map into a file for accelerate (utils/trainer.py setup_deepspeed_env). */
 	if (node->kind == DOC_MAP) {
 		fw_set(p, "engine", "deepspeed", key, NULL);
 		fw_nested(p, key, "deepspeed");

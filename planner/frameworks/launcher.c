@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator_variable.h"
 #include "framework.h"
 
 #define TORCHRUN "torch/distributed/run.py"
@@ -31,8 +32,8 @@ static const struct fw_row rows[] = {
 	{"NGPU=", .hook = true, .source = "torchtitan run_train.sh"},
 	{"NPROC_PER_NODE=", .hook = true, .source = "swift/cli/main.py"},
 	{"NNODES=", .hook = true, .source = "swift/cli/main.py"},
-	{"PYTORCH_CUDA_ALLOC_CONF=", .hook = true, .source = "PyTorch CUDA notes"},
-	{"PYTORCH_ALLOC_CONF=", .hook = true, .source = "PyTorch CUDA notes"},
+	{OOM_ALLOCATOR_VARIABLE "=", .hook = true, .source = "PyTorch CUDA notes"},
+	{OOM_ALLOCATOR_VARIABLE_2_9 "=", .hook = true, .source = "PyTorch CUDA notes"},
 	FW_KEY("mixed_precision", "@autocast", "bf16>bf16;fp16>fp16;no>no;fp8>bf16;false>no;true>", NULL,
 	       ACCELERATE ":189"),
 	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, NULL, ACCELERATE),
@@ -182,10 +183,10 @@ static void finish_gpus(struct fw_part *p)
 
 static void finish(struct fw_part *p)
 {
-	const char *conf = "PYTORCH_CUDA_ALLOC_CONF=", *config = fw_text(p, "config_file");
+	const char *conf = OOM_ALLOCATOR_VARIABLE "=", *config = fw_text(p, "config_file");
 
 	if (!*fw_text(p, conf))
-		conf = "PYTORCH_ALLOC_CONF=";
+		conf = OOM_ALLOCATOR_VARIABLE_2_9 "=";
 	if (strstr(fw_text(p, conf), "expandable_segments:True") ||
 	    strstr(fw_text(p, conf), "expandable_segments:true"))
 		fw_set(p, "allocator", "expandable_segments", conf, NULL);

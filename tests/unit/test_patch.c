@@ -141,7 +141,7 @@ static const struct {
 	uint32_t line;          /* below which they stand; 0: there is no place */
 	const char *lines[8];
 } engines[] = {
-	{"e.yml", "base_model: some/model\ndatasets:\n  - path: a/b\nmicro_batch_size: 2\nsequence_len: 64\n", 1,
+	{"e.yml", "base_model: some/model\ndatasets:\n  - path: a/b\nmicro_batch_size: 2\nsequence_len: 64\n", 5,
 	 {"fsdp_version: 2", "fsdp_config:", "  reshard_after_forward: false", "  offload_params: false", NULL}},
 	{"t.sh", "torchrun --nproc_per_node 2 sft.py \\\n\t--model_name_or_path some/model --dataset_name a/b \\\n"
 		 "\t--per_device_train_batch_size 2 --bf16 True --max_length 64\n", 2,
