@@ -63,6 +63,8 @@ bool emit_fsdp_checkpoints(const struct emission *e);
 bool emit_spares(const struct emit_target *target, const char *knob, const char *want, const char *got);
 /* A knob about the card, the host or the verdict: no file of a framework says it. */
 bool emit_is_aside(const char *knob);
+/* The base as the knob base-bits spells it, which is no knob of a plan. */
+const char *emit_base_bits(const struct emission *e);
 bool emit_is(const struct emission *e, const char *knob, const char *value);
 /* "a.b": value; an empty value is not written. */
 void emit_set(struct emission *e, const char *path, const char *value);

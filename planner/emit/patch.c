@@ -1,5 +1,4 @@
 /* The user's own files with the few lines that change: a unified diff, comments and order kept. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,119 +30,6 @@ static const struct fw_row *row_of(const struct oom_reading *r, const struct oom
 	return NULL;
 }
 
-/* ---- one line ---- */
-
-bool patch_locate(const char *line, size_t n, const struct patch_change *c, size_t *from, size_t *to)
-{
-	const size_t key = strlen(c->key), was = strlen(c->was);
-
-	for (size_t i = 0; i + key < n; i++) {
-		size_t at = i + key;
-
-		if (strncmp(line + i, c->key, key) ||
-		    (i && (isalnum((unsigned char)line[i - 1]) || line[i - 1] == '_')))
-			continue;
-		/* "key": value, key = value, key: value, --key value, --key=value */
-		at += at < n && line[at] == '"';
-		while (at < n && (line[at] == ' ' || line[at] == '\t'))
-			at++;
-		at += at < n && (line[at] == ':' || line[at] == '=');
-		while (at < n && (line[at] == ' ' || line[at] == '\t'))
-			at++;
-		*from = *to = at;
-		/* "key:" with nothing behind it */
-		if (!was && (at == n || line[at] == '#') && line[i + key] == ':')
-			return true;
-		at += at < n && (line[at] == '"' || line[at] == '\'');
-		if (!was || at + was > n || strncmp(line + at, c->was, was))
-			continue;
-		*to = at + was;
-		if (at > *from && *to < n && line[*to] == line[*from])
-			(*to)++;
-		return *to == n || !isalnum((unsigned char)line[*to]);
-	}
-	return false;
-}
-
-/* ---- where ---- */
-
-/* "${a.b}", "$NAME", "${NAME:-8}" behind the key: the name, its last level; false: no reference stands there. */
-static bool refers(const char *line, size_t n, const char *key, char *name, size_t size)
-{
-	const size_t key_n = strlen(key);
-	size_t at = 0, len = 0;
-
-	while (at + key_n < n && strncmp(line + at, key, key_n))
-		at++;
-	at += key_n;
-	while (at < n && strchr(" \t\"':=", line[at]))
-		at++;
-	if (at >= n || line[at] != '$')
-		return false;
-	at++;
-	at += at < n && line[at] == '{';
-	for (; at < n && (isalnum((unsigned char)line[at]) || line[at] == '_' || line[at] == '.'); at++) {
-		if (line[at] == '.')
-			len = 0;
-		else if (len + 1 < size)
-			name[len++] = line[at];
-	}
-	name[len] = 0;
-	return len > 0;
-}
-
-/* The line where the value itself stands: the key's, or the one that sets what it refers to.  name: of that key. */
-static bool stands_at(const char *text, size_t size, struct patch_change *c, char *name, size_t name_size)
-{
-	const char *end = text + size;
-	uint32_t line = 1;
-	size_t from, to;
-	char wanted[80] = "";
-
-	for (const char *p = text; p < end; line++) {
-		const char *eol = memchr(p, '\n', (size_t)(end - p));
-		const size_t n = (size_t)((eol ? eol : end) - p);
-
-		if (line == c->line && patch_locate(p, n, c, &from, &to))
-			return true;
-		if (line == c->line && !refers(p, n, c->key, wanted, sizeof(wanted)))
-			return false;
-		p += n + (eol != NULL);
-	}
-	if (!*wanted || strlen(wanted) >= name_size)
-		return false;
-	strcpy(name, wanted);
-	c->key = name;
-	line = 1;
-	for (const char *p = text; p < end; line++) {
-		const char *eol = memchr(p, '\n', (size_t)(end - p));
-		const size_t n = (size_t)((eol ? eol : end) - p);
-
-		c->line = line;
-		if (patch_locate(p, n, c, &from, &to))
-			return true;
-		p += n + (eol != NULL);
-	}
-	return false;
-}
-
-/* The change can be made on a line of its file as that is; a command line has none. */
-static bool finds(struct patch_change *c)
-{
-	struct oom_error err;
-	char *text = NULL;
-	size_t size;
-	bool found;
-
-	if (access(c->file, F_OK))
-		return true;
-	if (oom_read_text(&text, &size, c->file, DOC_MAX_BYTES, &err))
-		return false;
-	found = stands_at(text, size, c, c->name, sizeof(c->name));
-	free(text);
-	return found;
-}
-
 /* How the file spells this knob's new value; false: no key of it does. */
 static bool spell(const struct oom_reading *r, const struct oom_option *k, const char *value,
 		  struct patch_change *c)
@@ -164,16 +50,7 @@ static bool spell(const struct oom_reading *r, const struct oom_option *k, const
 	c->line = s->line;
 	c->key = dot ? dot + 1 : s->key;
 	c->was = s->value;
-	return finds(c);
-}
-
-bool patch_is_text(const char *word)
-{
-	char *end;
-
-	(void)strtod(word, &end);
-	return *end && strcmp(word, "true") && strcmp(word, "false") && strcmp(word, "True") &&
-	       strcmp(word, "False") && strcmp(word, "null");
+	return patch_finds(c);
 }
 
 /* A line with one new value: quotes where the old value had them. */

@@ -27,6 +27,13 @@ struct patch_change {
 
 /* Where the key's value stands in the line: [*from, *to); false: it does not. */
 bool patch_locate(const char *line, size_t n, const struct patch_change *c, size_t *from, size_t *to);
+/* The file has the line that c names, with the value in it or a reference to a variable that holds it: c is of the line
+ * where the value itself stands. */
+bool patch_finds(struct patch_change *c);
+/* Below a line of a command that goes on with an option, and does not end between one and its value, or within its list. */
+bool patch_goes_on(const char *line, size_t n);
+/* A YAML entry that stands whole on one line at the outermost level, and is no list's. */
+bool patch_whole_entry(const char *line, size_t n);
 /* A string, not a number or a word of the language: it stands in quotes where strings do. */
 bool patch_is_text(const char *word);
 /* The knob's new value on a line of its own, where the files say nothing of the knob yet, and below it what that key

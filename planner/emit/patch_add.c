@@ -42,16 +42,6 @@ static const char *last_name(const char *key)
 	return dot ? dot + 1 : key;
 }
 
-const char *patch_line(const char *text, uint32_t line, size_t *n)
-{
-	while (text && --line) {
-		text = strchr(text, '\n');
-		text = text ? text + 1 : NULL;
-	}
-	*n = text ? strcspn(text, "\n") : 0;
-	return text;
-}
-
 static bool ends_as(const struct spelling *sp, const char *rest, size_t n, bool *last)
 {
 	while (n && isspace((unsigned char)rest[n - 1]))
@@ -79,6 +69,8 @@ static bool beside(const struct spelling *sp, const char *text, const struct oom
 	if (!line || strncmp(line + indent, sp->before, strlen(sp->before)) ||
 	    strncmp(line + indent + strlen(sp->before), old.key, strlen(old.key)) ||
 	    !patch_locate(line, n, &old, &from, &to) || !ends_as(sp, line + to, n - to, &out->above))
+		return false;
+	if (sp->numbers && !patch_goes_on(line, n))
 		return false;
 	len = snprintf(out->word, sizeof(out->word), "%.*s%s%s%s%s%s%s%s", (int)indent, line, sp->before, key,
 		       sp->between, quote, word, quote, sp->after);

@@ -70,37 +70,6 @@ static bool same(const struct doc_node *a, const struct doc_node *b)
 
 /* ---- where lines go ---- */
 
-/* Below a line of a command that goes on with an option, and does not end between one and its value, or within its list. */
-static bool goes_on(const char *line, size_t n)
-{
-	const char *next = line + n + (line[n] == '\n');
-	size_t word;
-
-	next += strspn(next, " \t");
-	while (n && (line[n - 1] == ' ' || line[n - 1] == '\t' || line[n - 1] == '\r'))
-		n--;
-	if (!n || line[n - 1] != '\\' || *next != '-')
-		return false;
-	for (n--; n && (line[n - 1] == ' ' || line[n - 1] == '\t'); n--)
-		;
-	for (word = n; word && line[word - 1] != ' ' && line[word - 1] != '\t'; word--)
-		;
-	return n > word && line[word] != '-';
-}
-
-/* A YAML entry that stands whole on one line at the outermost level, and is no list's. */
-static bool whole_entry(const char *line, size_t n)
-{
-	const char *colon = memchr(line, ':', n);
-	size_t at;
-
-	if (!n || line[0] == ' ' || line[0] == '-' || line[0] == '#' || !colon || colon + 1 == line + n || colon[1] != ' ')
-		return false;
-	for (at = (size_t)(colon - line) + 1; at < n && line[at] == ' '; at++)
-		;
-	return at < n && !strchr("|>&{[\"'#", line[at]);
-}
-
 /* The line of the part below which others may stand. */
 static const struct oom_setting *anchor_of(const struct oom_reading *r, const struct fw_part *p, char indent[40],
 					   bool *failed)
@@ -122,7 +91,7 @@ static const struct oom_setting *anchor_of(const struct oom_reading *r, const st
 					   patch_line(text, s->line, &n) :
 					   NULL;
 
-		if (!line || (found && s->line < found->line) || !(command ? goes_on(line, n) : whole_entry(line, n)))
+		if (!line || (found && s->line < found->line) || !(command ? patch_goes_on(line, n) : patch_whole_entry(line, n)))
 			continue;
 		found = s;
 		n = strspn(line, " \t");

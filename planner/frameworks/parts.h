@@ -72,14 +72,17 @@ bool part_find_beside(char *buf, size_t size, const char *file, const char *path
 /* named_config.c: whose file the settings are that a command names; then its entries and facts. */
 void part_take_config(struct fw_part *p);
 void part_run_config(struct fw_part *p);
-/* python_calls.c: what a trainer of this class trains, a script's own one derived from TRL's too; NULL: none is known. */
+/* python_trainers.c: what a trainer of this class trains, a script's own one derived from TRL's too; NULL: none is known. */
 const char *python_trainer_objective(const char *class);
+/* Trainers without a config class of their own, and the trainer beside a config class, say the objective. */
+void python_named(struct fw_part *p);
+void python_objective_by_trainer(struct fw_part *p, const char *config);
 /* A trainer that no library has: a script's own. */
 bool python_own_trainer(const char *class);
 /* script_options.c: what the script that a command starts takes where the command says nothing. */
 void part_take_script(struct fw_part *p);
 void part_follow_script(struct fw_part *p);
-/* A trainer of pairs by its loss, which the key says: another objective's (trl.c). */
+/* A trainer of pairs by its loss, which the key says: another objective's (trl_objective.c). */
 void part_pair_loss(struct fw_part *p, const char *key);
 /* called_script.c: the shell script that a shell script calls. */
 void part_follow_called(struct fw_part *p);

@@ -301,90 +301,6 @@ static void finish_objective(struct fw_part *p)
 		fw_set(p, "@price.objective", "ppo", NULL, NULL);
 }
 
-/* Trainers, a script's own ones derived from them too ("CustomDPOTrainer"), and what they train. */
-static const char *const trained[][2] = {
-	{"GRPOTrainer", "grpo"}, {"DPOTrainer", "dpo"}, {"ORPOTrainer", "orpo"}, {"KTOTrainer", "kto"},
-	{"CPOTrainer", "cpo"}, {"RewardTrainer", "reward"}, {"PPOTrainer", "ppo"}, {"GKDTrainer", "gkd"},
-	{"RLOOTrainer", "rloo"}, {"SFTTrainer", "sft"}};
-enum { N_TRAINED = sizeof(trained) / sizeof(trained[0]) };
-
-/* Which of them a call makes; N_TRAINED: none. */
-static size_t trained_by(const char *class)
-{
-	const size_t n = strlen(class);
-	size_t i;
-
-	for (i = 0; i < N_TRAINED; i++) {
-		const size_t m = strlen(trained[i][0]);
-
-		if (n >= m && !strcmp(class + n - m, trained[i][0]))
-			break;
-	}
-	return i;
-}
-
-/* TRL's trainers take a name in a model's place and load it (trl/trainer/sft_trainer.py create_model_from_path). */
-static void finish_named(struct fw_part *p)
-{
-	char path[160];
-
-	for (size_t i = 0; i < N_TRAINED && !*fw_fact(p, "model"); i++) {
-		const struct doc_node *model;
-
-		snprintf(path, sizeof(path), "%s.model", trained[i][0]);
-		model = doc_below(fw_root(p), path);
-		if (model && model->kind == DOC_SCALAR && model->quoted)
-			fw_set(p, "model", model->text, path, NULL);
-	}
-}
-
-const char *python_trainer_objective(const char *class)
-{
-	const size_t i = trained_by(class);
-
-	return i < N_TRAINED ? trained[i][1] : NULL;
-}
-
-bool python_own_trainer(const char *class)
-{
-	static const char *const others[] = {"Trainer", "Seq2SeqTrainer", "OnlineDPOTrainer", "XPOTrainer", "NashMDTrainer",
-					     "BCOTrainer", "PRMTrainer", "PPOv2Trainer", "IterativeSFTTrainer"};
-	const size_t n = strlen(class);
-
-	if (n < 7 || strcmp(class + n - 7, "Trainer"))
-		return false;
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (!strcmp(class, others[i]))
-			return false;
-	return trained_by(class) == N_TRAINED || strcmp(class, trained[trained_by(class)][0]);
-}
-
-/* TrainingArguments are everybody's: the trainer says what it does.  Of several the first counts. */
-static void objective_by_trainer(struct fw_part *p, const char *config)
-{
-	size_t first = N_TRAINED;
-	bool others = false;
-
-	for (const struct doc_node *c = fw_root(p)->child; c; c = c->next) {
-		const size_t i = trained_by(c->key);
-
-		if (i == N_TRAINED)
-			continue;
-		others |= first < N_TRAINED && i != first;
-		first = first < N_TRAINED ? first : i;
-	}
-	if (first < N_TRAINED && !*fw_fact(p, "objective"))
-		fw_set(p, "objective", trained[first][1], NULL, "the trainer");
-	fw_default(p, "objective", "sft", "the trainer");
-	if (others) {
-		char why[200];
-
-		snprintf(why, sizeof(why), "the script makes several trainers; arguments are those of %s: micro-batch, "
-			 "grad-accum, grad-ckpt, optimizer, seq-len may be another's", config);
-		fw_open(p, "objective", why);
-	}
-}
-
 static void finish(struct fw_part *p)
 {
 	const char *unsloth = called(p, loaders, sizeof(loaders) / sizeof(loaders[0]));
@@ -394,7 +310,7 @@ static void finish(struct fw_part *p)
 		if (fw_key(p, configs[i].name)) {
 			if (configs[i].objective)
 				fw_set(p, "objective", configs[i].objective, configs[i].name, NULL);
-			objective_by_trainer(p, configs[i].name);
+			python_objective_by_trainer(p, configs[i].name);
 			if (unsloth)
 				finish_unsloth(p, unsloth);
 			trains = true;
@@ -409,7 +325,7 @@ static void finish(struct fw_part *p)
 		}
 	/* a loader stands alone where another file trains, or a trainer takes no literal arguments */
 	if (unsloth && !trains) {
-		objective_by_trainer(p, unsloth);
+		python_objective_by_trainer(p, unsloth);
 		finish_unsloth(p, unsloth);
 	}
 	/* whose backward pass runs within its forward pass, part by part, with neither the entropy nor the accuracy
@@ -424,7 +340,7 @@ static void finish(struct fw_part *p)
 	}
 	if (!unsloth)
 		finish_peft(p);
-	finish_named(p);
+	python_named(p);
 	finish_optimizer(p);
 	/* trainers of TRL before 0.9 took it themselves */
 	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]) && !unsloth; i++)

@@ -93,6 +93,17 @@ struct oom_shell_word shell_quoted(struct oom_shell *sh, const char *text, size_
 /* Length of a variable's name at p, 0: none. */
 size_t shell_name(const char *p, const char *end);
 
+/* Pieces of a word being made. */
+void word_end(struct oom_shell *sh, struct builder *b);
+void word_letter(struct oom_shell *sh, struct builder *b, char ch);
+/* A value: whole between quotes, at its blanks into several words otherwise. */
+void word_value(struct oom_shell *sh, struct builder *b, const struct oom_shell_word *w, bool quoted);
+/* What cannot be said, as it is written. */
+void word_unknown(struct oom_shell *sh, struct builder *b, const char *from, size_t n, enum oom_shell_known known);
+/* shell_parameters.c: "$NAME", "${..}", "$(..)", "$1", "$@", "$#"; `..` */
+void word_parameter(struct oom_shell *sh, struct builder *b, struct cursor *c, bool quoted);
+void word_backquotes(struct oom_shell *sh, struct builder *b, struct cursor *c);
+
 /* The end of what opens just before p, brackets within it counted, strings passed over; NULL: it
  * never closes. */
 const char *shell_closing(const char *p, const char *end, char open, char close);
@@ -112,9 +123,10 @@ void shell_blanks(struct script *s, bool lines);
 bool shell_at_word(const struct script *s, const char *word);
 void shell_add_file(struct oom_shell *sh, const char *name, const char *text, unsigned line);
 
-/* shell_simple.c */
+/* shell_assign.c: NAME=, NAME+= or NAME[..]= at p: its length with the sign, 0 where it is none. */
+size_t shell_assignment(const char *p, const char *end, size_t *name, bool *append);
 bool shell_assign(struct script *s, struct words *words, bool live);
-/* What the command at the cursor, or the test between [[ and ]], leaves behind. */
+/* shell_simple.c: what the command at the cursor, or the test between [[ and ]], leaves behind. */
 int shell_simple(struct script *s, bool live);
 int shell_brackets(struct script *s);
 /* Words with blanks between them. */

@@ -88,6 +88,10 @@ static const struct {
 	{"e.sh", "accelerate launch \\\n  --num_processes 2 \\\n  train.py --model_name_or_path some/model "
 		 "--per_device_train_batch_size 2 --bf16 True\n",
 	 "grad-accum", "4", 0, false, NULL},
+	/* what stands on the next line is no option: perhaps it belongs to this one's */
+	{"p.sh", "torchrun --nproc_per_node 2 train.py --model_name_or_path some/model --bf16 True \\\n  --per_device_train_batch_size 2 \\\n"
+		 "  settings --output_dir out\n",
+	 "grad-accum", "4", 0, false, NULL},
 	/* the file leaves it to a variable: nobody's number may stand in for that */
 	{"w.yml", "base_model: some/model\nmicro_batch_size: 2\nsequence_len: 64\ngradient_accumulation_steps: ${ACCUM}\n", "grad-accum",
 	 "4", 0, false, NULL},
