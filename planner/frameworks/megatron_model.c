@@ -4,6 +4,7 @@
  * Defaults: NVIDIA/Megatron-LM megatron/training/arguments.py (validate_args, _add_network_size_args). */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "arguments.h"
 #include "parts.h"
@@ -54,15 +55,61 @@ static const char *tokenizer(const struct fw_part *p)
 	return !*type && doc_below(fw_root(p), "merge-file") ? "GPT2BPETokenizer" : type;
 }
 
-/* Words of the tokenizers that have one vocabulary, OpenAI's vocab.json and Meta's tokenizer.model. */
+/* Words of tokenizers, by type, or by the model whose --tokenizer-model is named: len(tokenizer), which HuggingFaceTokenizer
+ * counts (megatron/core/tokenizers/text/libraries at d98e8a6), added ones among them, and not config.json's padded number. */
+static const struct tokenizer {
+	const char *type, *model;       /* the beginning of a model's name, its owner and folders left out; NULL: of any */
+	int64_t words;
+	const char *source;
+} tokenizers[] = {
+	{"GPT2BPETokenizer", NULL, 50257, "OpenAI's vocab.json"},
+	{"Llama2Tokenizer", NULL, 32000, "Meta's tokenizer.model"},
+	{"TikTokenizer", NULL, 131072, "megatron tiktoken_tokenizer.py DEFAULT_TIKTOKEN_MAX_VOCAB"},
+	{NULL, "gpt2", 50257, "openai-community/gpt2 vocab.json"},
+	{NULL, "gpt-neox-20b", 50277, "EleutherAI/gpt-neox-20b tokenizer.json, 23 added"},
+	{NULL, "llama-2-", 32000, "meta-llama/Llama-2-7b-hf tokenizer.json"},
+	{NULL, "meta-llama-3", 128256, "meta-llama/Meta-Llama-3-8B tokenizer.json, 256 of them special"},
+	{NULL, "llama-3", 128256, "meta-llama/Llama-3.1-8B tokenizer.json, 256 of them special"},
+	{NULL, "mistral-7b-v0.3", 32768, "mistralai/Mistral-7B-v0.3 tokenizer.json"},
+	{NULL, "mistral-7b-instruct-v0.3", 32768, "mistralai/Mistral-7B-Instruct-v0.3 tokenizer.json"},
+	{NULL, "mistral-7b-", 32000, "mistralai/Mistral-7B-v0.1 tokenizer.json"},
+	{NULL, "mixtral-8x7b-", 32000, "mistralai/Mixtral-8x7B-v0.1 tokenizer.json"},
+	{NULL, "mistral-nemo-", 131072, "mistralai/Mistral-Nemo-Base-2407 tokenizer.json"},
+	{NULL, "qwen2.5-", 151665, "Qwen/Qwen2.5-7B tokenizer.json: 151643 and 22 added"},
+	{NULL, "qwen2-", 151646, "Qwen/Qwen2-7B tokenizer.json: 151643 and 3 added"},
+	{NULL, "qwen3-", 151669, "Qwen/Qwen3-8B tokenizer.json: 151643 and 26 added"},
+};
+
+/* "org/Name-8B", "/models/Name-8B/": where the name itself begins. */
+static const char *own_name(const char *path)
+{
+	const char *name = path;
+
+	for (const char *p = path; *p; p++)
+		if (*p == '/' && p[1])
+			name = p + 1;
+	return name;
+}
+
+static const struct tokenizer *known_tokenizer(const struct fw_part *p)
+{
+	const char *type = tokenizer(p), *model = own_name(fw_text(p, "tokenizer-model"));
+
+	for (size_t i = 0; i < sizeof(tokenizers) / sizeof(tokenizers[0]); i++) {
+		const struct tokenizer *t = &tokenizers[i];
+
+		if (t->type ? !strcmp(t->type, type) :
+			      !strcmp(type, "HuggingFaceTokenizer") && !strncasecmp(model, t->model, strlen(t->model)))
+			return t;
+	}
+	return NULL;
+}
+
 static int64_t vocabulary(const struct fw_part *p)
 {
-	const char *type = tokenizer(p);
+	const struct tokenizer *t = known_tokenizer(p);
 
-	return count(p, "vocab-size")		    ? count(p, "vocab-size") :
-	       !strcmp(type, "GPT2BPETokenizer") ? 50257 :
-	       !strcmp(type, "Llama2Tokenizer")  ? 32000 :
-						   0;
+	return count(p, "vocab-size") ? count(p, "vocab-size") : t ? t->words : 0;
 }
 
 /* BERT, T5 and whatever else has a program of its own: what it builds hangs on more than the arguments. */
@@ -171,6 +218,7 @@ const char *fw_megatron_model(const struct fw_part *p, const char **why)
 	if (*why)
 		return NULL;
 	if (!count(p, "vocab-size"))
-		*why = reading_text(p->reading, "the %lld words of %s are taken", (long long)vocabulary(p), tokenizer(p));
+		*why = reading_text(p->reading, "the %lld words of %s are taken", (long long)vocabulary(p),
+				    known_tokenizer(p)->type ? tokenizer(p) : own_name(fw_text(p, "tokenizer-model")));
 	return given(p, "swiglu") ? llama(p) : gpt2(p);
 }
