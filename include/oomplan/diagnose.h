@@ -135,10 +135,13 @@ struct oom_crash {
 	bool sees;                              /* images or video go into the model */
 	bool language;                          /* the code has a vocabulary or tokens */
 	enum oom_crash_task task;
+	bool second_stage;                      /* ZeRO divides states and gradients, not the weights */
+	bool one_process;                       /* it was started on one card, by its own words */
 	bool splits;                            /* ZeRO or FSDP divides the states among ranks, whatever its stage */
 	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
+	uint64_t vocabulary;                    /* of its family, by its name; 0: unknown */
 	bool windows;                           /* the paths in the text are those of Windows */
 	bool several;                           /* models are loaded one after the other, or beside one another */
 	bool notebook;                          /* the code ran in a notebook's cells */
@@ -173,6 +176,7 @@ struct oom_crash_answer {
 	/* what would settle the question if the text does not; otherwise NULL */
 	const char *settle;
 	bool training;                          /* the ladder of `oomplan plan` applies */
+	int rung;                               /* of that ladder, of the first thing to change that has one; 0: none */
 };
 OOM_API void oom_crash_answer(const struct oom_crash *crash, struct oom_crash_answer *out);
 /* Writes the first thing to change for this cause into buf, or "" if there is none.  Returns buf. */

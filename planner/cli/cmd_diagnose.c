@@ -31,10 +31,8 @@ static void answer(const struct oom_crash *c)
 		printf("       %s\n", a.evidence[i]);
 	for (size_t i = 0; i < a.n_fix; i++)
 		printf("%s %s\n", i ? "   " : "do:", a.fix[i]);
-	if (a.training && c->n_causes && oom_cause_info(c->cause[0].cause)->rung)
-		printf("    every fix with its cost: oomplan plan --model ...   [rung %d: %s]\n",
-		       oom_cause_info(c->cause[0].cause)->rung,
-		       oom_rung_numbered(oom_cause_info(c->cause[0].cause)->rung)->name);
+	if (a.training && a.rung && oom_cause_info(c->cause[0].cause)->rung)
+		printf("    every fix with its cost: oomplan plan --model ...   [rung %d: %s]\n", a.rung, oom_rung_numbered(a.rung)->name);
 	if (a.settle)
 		printf("to be sure: %s\n", a.settle);
 }

@@ -122,7 +122,7 @@ static void causes(struct oom_json *j, const struct oom_crash *c)
 		oom_crash_fix(c, c->cause[i].cause, fix, sizeof(fix));
 		oom_json_text(j, "fix", *fix ? fix : NULL);
 		if (info->rung && a.training)
-			oom_json_int(j, "rung", info->rung);
+			oom_json_int(j, "rung", i || !a.rung ? info->rung : a.rung);
 		else
 			oom_json_null(j, "rung");
 		oom_json_text(j, "source", info->source);

@@ -82,6 +82,7 @@ enum oom_lever {
 	OOM_LEVER_KEEP,         /* what was kept in the host's memory before */
 	OOM_LEVER_ARRAY_HUGE,   /* one array that no host holds */
 	OOM_LEVER_UNLOAD,       /* models that were loaded before and stay */
+	OOM_LEVER_SHAPES,       /* what goes into a loss, where no card holds it */
 	OOM_LEVERS
 };
 /* A bit of oom_crash.set. */
@@ -156,6 +157,12 @@ bool oom_one_is_large(const struct oom_crash *c);
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
 /* One more lever, in the words of what ran and with the run's own numbers, behind a condition ("" for none). */
 void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const char *condition, enum oom_lever lever);
+/* fixes_left_out.c: a server that takes a share of the card when it starts, and makes its cache of it; most of the card is
+ * this process's own; a lever that changes nothing here; one that the run has already. */
+bool oom_takes_share(const struct oom_crash *c);
+bool oom_mostly_own(const struct oom_crash *c);
+bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum oom_lever l);
+bool oom_lever_is_set(const struct oom_crash *c, enum oom_lever l);
 /* fixes_open.c: where the text does not say what ran. */
 void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
 /* fixes_host.c: one array in the host's memory, before and behind what gives it more of that; so many GiB that a second

@@ -13,6 +13,8 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(OPTIMIZER) = "smaller optimizer state: an 8-bit or paged AdamW (bitsandbytes), or shard it (ZeRO, FSDP)",
 	  L(SHARD) = "spread states over more GPUs: FSDP (fully_shard) or ZeRO",
 	  L(LENGTH) = "shorter sequences or smaller images (this changes what is learnt)",
+	  L(SHAPES) = "print the shapes that go into the loss: targets that do not match the outputs are compared each with each (broadcast), and one-hot targets or a wrong class count "
+		      "make them as large; then smaller crops or patches",
 	  L(LESS) = "less at once: a smaller batch; where it is one already, shorter sequences, smaller images or fewer points",
 	  L(WIDE) = "one weight of the model is larger than the card: a layer or embedding as wide as the data has words, nodes, pixels or classes, or a wrong number "
 		    "in its configuration; make it smaller or sparse, or keep it on the host",

@@ -120,6 +120,7 @@ static void of_request(const struct oom_crash *c, enum oom_cause cause, struct o
 	const uint64_t missing = oom_shortage(c);
 	const size_t size = sizeof(a->evidence[0]);
 	char buf[24], share[100] = "", *out;
+	size_t n;
 
 	if (!oom_alone_too_large(c) && (cause != OOM_CAUSE_TOO_LARGE || (!missing && !most && !oom_dwarfs_the_rest(c))))
 		return;
@@ -143,6 +144,26 @@ static void of_request(const struct oom_crash *c, enum oom_cause cause, struct o
 		snprintf(out, size, "short by %s; %s: the request is small, the sum of what came before it fills the card", sized(missing, buf, sizeof(buf)), share);
 	else
 		snprintf(out, size, "short by %s%s%s", sized(missing, buf, sizeof(buf)), *share ? "; " : "", share);
+	n = strlen(out);
+	/* one large request; of a small one it is the sum that counts */
+	if (missing && tried >= gib && tried > total / 32 && c->bytes[OOM_CRASH_FREE] > tried / 10 && n < size)
+		snprintf(out + n, size - n, "; of %.0f %% of its size it would have fitted", floor(100 * (double)c->bytes[OOM_CRASH_FREE] / tried));
+}
+
+/* Rows of the vocabulary: a family's number of entries divides what was asked for. */
+static void tokens(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const double vocabulary = (double)c->vocabulary, tried = (double)c->bytes[OOM_CRASH_TRIED], rows = vocabulary > 0 ? tried / 4 / vocabulary : 0,
+		     batch = oom_told(c, "per_device_train_batch_size");
+	const size_t size = sizeof(a->evidence[0]);
+	char *out, each[60] = "";
+
+	if (c->part != OOM_PART_LOGITS || rows < 256 || rows > 4e6 || !(out = evidence_slot(a)))
+		return;
+	if (batch > 1)
+		snprintf(each, sizeof(each), ", %.0f of each of the batch's %.0f", rows / batch, batch);
+	snprintf(out, size, "with %" PRIu64 " words in the vocabulary, by the model's name, it is the fp32 logits of about %.0f tokens%s (of 16 bits: twice as many)",
+		 c->vocabulary, rows, each);
 }
 
 void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a)
@@ -161,6 +182,7 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 	weights(c, work, cause, a);
 	first_dimension(c, a);
 	of_request(c, cause, a);
+	tokens(c, a);
 	outside(c, cause, a);
 	listed_others(c, cause, a);
 	if (cause == OOM_CAUSE_HOST_RAM && c->known[OOM_CRASH_FREE] && (double)c->bytes[OOM_CRASH_FREE] * 2 < tried && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY) &&

@@ -8,12 +8,6 @@
 /* Where the table names nothing that the program has: what it says in words of its own. */
 static const enum oom_lever of_its_own[] = {OOM_LEVER_PLACE, OOM_LEVER_LOAD, OOM_LEVER_BATCH, OOM_LEVER_CONTEXT};
 
-/* A server that takes a share of the card when it starts, and makes its cache of it. */
-static bool shares(const struct oom_crash *c)
-{
-	return oom_program_of(c)->activity == OOM_ACTIVITY_SERVES && oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_ROOM);
-}
-
 /* Not what always runs in parts: its words say no other way. */
 static bool saves_alone(const struct oom_crash *c)
 {
@@ -43,7 +37,7 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_cause cause, e
 	if (lever == OOM_LEVER_TILE && (c->set & OOM_SET(OOM_LEVER_TILE)) && c->part == OOM_PART_IMAGE)
 		return OOM_LEVER_TILE_SMALL;
 	/* its cache is as large as the share that it was given */
-	if (lever == OOM_LEVER_KV && cause != OOM_CAUSE_KV_CACHE && shares(c))
+	if (lever == OOM_LEVER_KV && cause != OOM_CAUSE_KV_CACHE && oom_takes_share(c))
 		return OOM_LEVER_ROOM;
 	if (lever == OOM_LEVER_HOST && c->windows && !oom_lever_own(c, lever))
 		return OOM_LEVER_PAGEFILE;
@@ -59,86 +53,35 @@ static const char *words_of(const struct oom_crash *c, enum oom_lever l)
 {
 	if (l == OOM_LEVER_SPLIT && oom_format_is(c, OOM_FORMAT_NO_AMP))
 		return "torch.cuda.empty_cache() between phases; this PyTorch has no settings of its allocator, newer ones have (PYTORCH_CUDA_ALLOC_CONF)";
-	if (l == OOM_LEVER_OTHERS && shares(c) && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_FREE] < c->bytes[OOM_CRASH_TOTAL] / 10)
+	if (l == OOM_LEVER_OTHERS && oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_FREE] < c->bytes[OOM_CRASH_TOTAL] / 10)
 		return oom_lever_in("torch", "torch", l);
 	return oom_lever_of(c, l);
+}
+
+/* The rung of the ladder that a lever is (rungs.c). */
+static int rung_of(enum oom_lever l)
+{
+	static const int rungs[OOM_LEVERS] = {
+		[OOM_LEVER_BATCH] = 1, [OOM_LEVER_PRECISION] = 2, [OOM_LEVER_RECOMPUTE] = 3, [OOM_LEVER_FRAGMENT] = 4, [OOM_LEVER_SCORES] = 5,
+		[OOM_LEVER_LENGTH] = 6, [OOM_LEVER_OPTIMIZER] = 7, [OOM_LEVER_SHARD] = 8, [OOM_LEVER_ADAPTER] = 10};
+
+	return rungs[l];
 }
 
 /* Words with the run's own numbers in them. */
 static void add(const struct oom_crash *c, struct oom_crash_answer *a, const char *prefix, enum oom_lever l)
 {
+	const size_t before = a->n_fix;
 	char buf[300];
 
 	oom_fix_add(a, prefix, oom_told_words(c, l, words_of(c, l), buf, sizeof(buf)));
+	if (a->n_fix > before && !a->rung)
+		a->rung = rung_of(l);
 }
 
 void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const char *condition, enum oom_lever lever)
 {
 	add(c, a, condition, lever);
-}
-
-/* They free weights, states or what is kept for the backward pass: beside one tensor that is larger than the card
- * they change nothing. */
-static bool spares_the_rest(enum oom_lever l)
-{
-	return l == OOM_LEVER_OPTIMIZER || l == OOM_LEVER_SHARD || l == OOM_LEVER_LOAD || l == OOM_LEVER_QUANT || l == OOM_LEVER_PRECISION || l == OOM_LEVER_OFFLOAD ||
-	       l == OOM_LEVER_SPREAD || l == OOM_LEVER_RECOMPUTE || l == OOM_LEVER_ROOM;
-}
-
-/* Most of the card is this process's own. */
-static bool is_own(const struct oom_crash *c)
-{
-	return c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_ALLOCATED] &&
-	       c->bytes[OOM_CRASH_ALLOCATED] > c->bytes[OOM_CRASH_TOTAL] / 4 * 3;
-}
-
-static bool work_trains(const struct oom_crash *c)
-{
-	return oom_crash_work(c) == OOM_WORK_TRAINING;
-}
-
-/* Nothing of it was at work. */
-static bool is_pointless(const struct oom_crash *c, enum oom_cause cause, enum oom_lever l)
-{
-	if (cause == OOM_CAUSE_TOO_LARGE && ((oom_alone_too_large(c) && (spares_the_rest(l) || (l == OOM_LEVER_LOGITS && c->part != OOM_PART_LOGITS))) ||
-	    (l == OOM_LEVER_OTHERS && is_own(c))))
-		return true;
-	/* adapters have next to no states, and a base of 4 bits has little to shard */
-	if (l == OOM_LEVER_SHARD && (c->set & OOM_SET(OOM_LEVER_ADAPTER)) && (c->set & OOM_SET(OOM_LEVER_QUANT)) && work_trains(c))
-		return true;
-	if (l == OOM_LEVER_OPTIMIZER && (c->set & OOM_SET(OOM_LEVER_ADAPTER)))
-		return true;
-	if (l == OOM_LEVER_PRECISION && oom_format_is(c, OOM_FORMAT_NO_AMP) && !oom_lever_own(c, l))
-		return true;
-	/* the trial run comes before the cache that the share is for */
-	if (l == OOM_LEVER_ROOM && c->part == OOM_PART_WARMUP)
-		return true;
-	/* the host's memory is the same memory */
-	if (l == OOM_LEVER_OFFLOAD && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
-		return true;
-	/* a model that moves is no batch, and a batch no model */
-	if (c->part == OOM_PART_INPUT && (l == OOM_LEVER_LOAD || l == OOM_LEVER_QUANT || l == OOM_LEVER_OFFLOAD))
-		return true;
-	if (l == OOM_LEVER_PLACE && c->part == OOM_PART_WEIGHTS)
-		return true;
-	if (c->part == OOM_PART_FIXED && (l == OOM_LEVER_REQUESTS || l == OOM_LEVER_CONTEXT))
-		return true;
-	/* images of one size have no longest */
-	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l) && c->task != OOM_TASK_AUDIO)
-		return true;
-	/* who has no vocabulary has no logits to speak of */
-	return (l == OOM_LEVER_LOGITS && (!oom_lever_own(c, OOM_LEVER_LOGITS) || (!c->language && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE)))) ||
-	       /* frames show what ran, and it was no decoder of images */
-	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER || c->part == OOM_PART_NODE || c->part == OOM_PART_ENCODED) && c->part != OOM_PART_IMAGE);
-}
-
-/* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
-static bool is_set(const struct oom_crash *c, enum oom_lever l)
-{
-	/* one input at a time */
-	if ((l == OOM_LEVER_REQUESTS || (l == OOM_LEVER_EVAL_BATCH && !c->trains)) && (c->set & OOM_SET(OOM_LEVER_BATCH)) && !shares(c))
-		return true;
-	return l != OOM_LEVER_KV && !(l == OOM_LEVER_TILE && c->part == OOM_PART_IMAGE) && (c->set & OOM_SET(l)) != 0;
 }
 
 /* A crash as answers are looked for: what was at work, why it died, and what follows from both. */
@@ -181,25 +124,28 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 		oom_fix_add(a, "", oom_told_cost(c, cause == OOM_CAUSE_HOST_RAM));
 	/* one tensor larger than the card: nothing but that tensor helps; of a convolution its part says so */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING))
-		add(c, a, "", c->phase == OOM_CRASH_TO_DEVICE && c->part != OOM_PART_INPUT ? OOM_LEVER_WIDE : OOM_LEVER_LIMIT);
+		add(c, a, "", c->phase == OOM_CRASH_TO_DEVICE && c->part != OOM_PART_INPUT ? OOM_LEVER_WIDE : c->part == OOM_PART_LOSS ? OOM_LEVER_SHAPES : OOM_LEVER_LIMIT);
 	/* the largest batch of a model that sees is one of images */
 	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
 		add(c, a, "", OOM_LEVER_PIXELS);
 	/* a notebook keeps what was made before */
-	if (of_memory && c->notebook && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP) && is_own(c))
+	if (of_memory && c->notebook && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP) && oom_mostly_own(c))
 		add(c, a, "", OOM_LEVER_RESTART);
-	if (of_memory && work != OOM_WORK_UNKNOWN && part && is_set(c, part))
+	if (of_memory && work != OOM_WORK_UNKNOWN && part && oom_lever_is_set(c, part))
 		told_already |= OOM_SET(part);
 	else if (of_memory && work != OOM_WORK_UNKNOWN && part)
 		add(c, a, "", instead(c, cause, part));
+	/* a graph's buffers hold the scores, where attention keeps them */
+	if (of_memory && c->part == OOM_PART_SCRATCH && !oom_lever_is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
+		add(c, a, "", OOM_LEVER_SCORES);
 	if (of_memory && c->sees && sees_at_work(c, work))
 		add(c, a, "", OOM_LEVER_PIXELS);
 	/* nothing shows what asked: an input far longer or larger than the others */
-	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && !part && c->part == OOM_PART_UNKNOWN && oom_one_is_large(c) && !shares(c) && !c->language &&
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && !part && c->part == OOM_PART_UNKNOWN && oom_one_is_large(c) && !oom_takes_share(c) && !c->language &&
 	    !c->traceback && !oom_alone_too_large(c))
 		add(c, a, "", OOM_LEVER_CONTEXT);
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c)) {
-		if (is_pointless(c, cause, OOM_LEVER_LONGEST) && oom_own_script(c) && !part)
+		if (oom_lever_pointless(c, cause, OOM_LEVER_LONGEST) && oom_own_script(c) && !part)
 			oom_fix_add(a, "", "look at that one request first: a sample far larger than the others, or a matrix of all against all");
 		else
 			add(c, a, "", OOM_LEVER_LONGEST);
@@ -230,19 +176,27 @@ static uint64_t fix_by_levers(const struct asked *q, struct oom_crash_answer *a)
 {
 	const struct oom_crash *c = q->c;
 	const bool told = q->cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
+	/* an allocator without settings: what is emptied fills again with the next step */
+	const bool behind = oom_format_is(c, OOM_FORMAT_NO_AMP) && q->levers && q->levers[1] && !oom_lever_own(c, OOM_LEVER_FRAGMENT);
 	uint64_t told_already = 0;
 
 	for (size_t i = 0; q->levers && i < OOM_MAX_LEVERS && q->levers[i]; i++) {
 		const enum oom_lever l = q->levers[i];
 
-		if (is_set(c, l))
+		if (oom_lever_is_set(c, l))
 			told_already |= OOM_SET(l);
 		/* one array is no second copy of the weights; of the limit, all is said above */
-		if (is_set(c, l) || is_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && oom_host_array(c)) || (l == OOM_LEVER_HOST && oom_host_array_huge(c)) ||
+		if (oom_lever_is_set(c, l) || oom_lever_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && oom_host_array(c)) || (l == OOM_LEVER_HOST && oom_host_array_huge(c)) ||
 		    (told && l == OOM_LEVER_HOST && !oom_lever_own(c, l)))
 			continue;
-		add(c, a, if_it_was(q, l), instead(c, q->cause, l));
+		if (!(behind && l == OOM_LEVER_FRAGMENT))
+			add(c, a, if_it_was(q, l), instead(c, q->cause, l));
+		/* one piece that large was asked for by what the frames show: smaller, it needs none */
+		if (l == OOM_LEVER_FRAGMENT && q->work == OOM_WORK_TRAINING && oom_part_of(c)->trains && !oom_lever_is_set(c, oom_part_of(c)->trains) && !oom_lever_pointless(c, q->cause, oom_part_of(c)->trains))
+			add(c, a, "", oom_part_of(c)->trains);
 	}
+	if (behind && q->cause == OOM_CAUSE_FRAGMENTATION)
+		add(c, a, "", instead(c, q->cause, OOM_LEVER_FRAGMENT));
 	return told_already;
 }
 
@@ -263,7 +217,7 @@ static void fix_beside_others(const struct asked *q, struct oom_crash_answer *a)
 	const enum oom_lever part = trains ? oom_part_of(c)->trains : oom_part_of(c)->runs,
 			     l = part ? part : trains ? OOM_LEVER_BATCH : q->work == OOM_WORK_EVAL ? OOM_LEVER_EVAL_BATCH : OOM_LEVER_REQUESTS;
 
-	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !shares(c) && c->known[OOM_CRASH_TOTAL] && !is_set(c, l) &&
+	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && !oom_lever_is_set(c, l) &&
 	    c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 8)
 		add(c, a, "to fit beside them: ", l);
 }
@@ -273,7 +227,7 @@ static void fix_by_pieces(const struct asked *q, struct oom_crash_answer *a)
 {
 	const struct oom_crash *c = q->c;
 
-	if (q->cause != OOM_CAUSE_TOO_LARGE || !oom_stranded_enough(c) || is_set(c, OOM_LEVER_FRAGMENT))
+	if (q->cause != OOM_CAUSE_TOO_LARGE || !oom_stranded_enough(c) || oom_lever_is_set(c, OOM_LEVER_FRAGMENT))
 		return;
 	if (a->n_fix == OOM_ANSWER_FIXES)
 		a->n_fix--;
@@ -294,9 +248,6 @@ static void fix_behind(const struct asked *q, struct oom_crash_answer *a)
 	}
 	if (q->levers)
 		fix_by_pieces(q, a);
-	/* a graph's buffers hold the scores, where attention keeps them */
-	if (of_memory && c->part == OOM_PART_SCRATCH && !is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
-		add(c, a, "", OOM_LEVER_SCORES);
 }
 
 /* What remains when the batch cannot be halved, and who else may lie there. */
@@ -309,13 +260,13 @@ static void fix_what_remains(const struct asked *q, struct oom_crash_answer *a)
 	const enum oom_lever *levers = q->levers;
 
 	/* nothing left to halve: what remains changes what is learnt */
-	if (work == OOM_WORK_TRAINING && ((of_memory && (is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c))) ||
-					  (cause == OOM_CAUSE_FRAGMENTATION && is_set(c, OOM_LEVER_BATCH) && oom_told_first(c, OOM_ABOUT_LENGTH))))
+	if (work == OOM_WORK_TRAINING && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c))) ||
+					  (cause == OOM_CAUSE_FRAGMENTATION && oom_lever_is_set(c, OOM_LEVER_BATCH) && oom_told_first(c, OOM_ABOUT_LENGTH))))
 		add(c, a, "", OOM_LEVER_LENGTH);
-	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !is_set(c, OOM_LEVER_QUANT)) {
-		if (is_set(c, OOM_LEVER_ADAPTER))
+	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !oom_lever_is_set(c, OOM_LEVER_QUANT)) {
+		if (oom_lever_is_set(c, OOM_LEVER_ADAPTER))
 			add(c, a, "", OOM_LEVER_QUANT);
-		else if (is_set(c, OOM_LEVER_BATCH) && (c->language || oom_lever_own(c, OOM_LEVER_ADAPTER)))
+		else if (oom_lever_is_set(c, OOM_LEVER_BATCH) && (c->language || oom_lever_own(c, OOM_LEVER_ADAPTER)))
 			add(c, a, "", OOM_LEVER_ADAPTER);
 	}
 	/* unified memory: the limit is a share of it */
@@ -340,7 +291,7 @@ static void fix_at_least(const struct asked *q, struct oom_crash_answer *a)
 		if (oom_lever_own(c, of_its_own[i]))
 			add(c, a, "", of_its_own[i]);
 	if (levers && !a->n_fix)
-		add(c, a, "", work != OOM_WORK_TRAINING ? OOM_LEVER_OTHERS : is_set(c, OOM_LEVER_BATCH) ? OOM_LEVER_LENGTH : OOM_LEVER_BATCH);
+		add(c, a, "", work != OOM_WORK_TRAINING ? OOM_LEVER_OTHERS : oom_lever_is_set(c, OOM_LEVER_BATCH) ? OOM_LEVER_LENGTH : OOM_LEVER_BATCH);
 	if (!levers) {
 		oom_fixes_open(c, cause, a);
 		fix_by_pieces(q, a);

@@ -73,6 +73,11 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 	if (large && !of_part_alone)
 		oom_fix_add(a, "", "look at that one request first: an input far longer or larger than the others, or a matrix of all against all "
 				   "(attention that keeps its scores, distances of all pairs)");
+	/* a library that draws or generates, with another's words for a training: it seldom trains */
+	if (says_both(c) && !c->trains && oom_program_of(c)->trains_with) {
+		open_lever(c, a, "if it was not training: ", OOM_LEVER_REQUESTS);
+		open_lever(c, a, "if it was not training: ", OOM_LEVER_OFFLOAD);
+	}
 	if (says_both(c))
 		open_lever(c, a, c->trains ? "" : "if it was training: ", OOM_LEVER_BATCH);
 	else

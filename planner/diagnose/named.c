@@ -57,8 +57,35 @@ static bool is_quantised(const char *from, const char *to)
 	return false;
 }
 
+/* The words of a family's vocabulary, as vocab_size of its config.json on the Hugging Face hub says; the first row that
+ * the name holds. */
+static const struct {
+	const char *family;
+	uint64_t words;
+} vocabularies[] = {
+	{"llama-3", 128256}, {"llama3", 128256}, {"llama-2", 32000}, {"llama2", 32000}, {"vicuna", 32000}, {"tinyllama", 32000},
+	{"qwen2.5-0.5b", 151936}, {"qwen2.5-1.5b", 151936}, {"qwen2.5-3b", 151936}, {"qwen2.5", 152064}, {"qwen2-7b", 152064}, {"qwen2-72b", 152064}, {"qwen2-0.5b", 151936}, {"qwen2-1.5b", 151936}, {"qwen3", 151936},
+	{"mistral-nemo", 131072}, {"mistral-7b-v0.1", 32000}, {"mistral-7b-instruct-v0.2", 32000}, {"mistral-7b", 32768}, {"mixtral-8x7b", 32000},
+	{"gemma-2", 256000}, {"gemma-3", 262144}, {"phi-3-mini", 32064}, {"phi-3.5-mini", 32064}, {"phi-3-medium", 32064}, {"phi-4", 100352}, {"gpt2", 50257}, {"bloom", 250880}, {"falcon-7b", 65024},
+	{"glm-4", 151552}, {"deepseek-v3", 129280}, {"deepseek-r1-distill-llama", 128256},
+};
+
+static uint64_t words_of(const char *from, const char *to)
+{
+	char name[100];
+	const size_t n = (size_t)(to - from) < sizeof(name) ? (size_t)(to - from) : sizeof(name) - 1;
+
+	for (size_t i = 0; i < n; i++)
+		name[i] = (char)tolower((unsigned char)from[i]);
+	name[n] = 0;
+	for (size_t i = 0; i < sizeof(vocabularies) / sizeof(vocabularies[0]); i++)
+		if (strstr(name, vocabularies[i].family))
+			return vocabularies[i].words;
+	return 0;
+}
+
 /* The model named right behind a lead that ends at p. */
-static double behind(const char *p, const char *end)
+static double behind(const char *p, const char *end, uint64_t *words)
 {
 	const char *to;
 
@@ -66,15 +93,17 @@ static double behind(const char *p, const char *end)
 		p++;
 	for (to = p; to < end && in_name(*to); to++)
 		;
+	if (!*words)
+		*words = words_of(p, to);
 	return to - p < 3 || is_quantised(p, to) ? 0 : billions(p, to);
 }
 
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end)
 {
-	c->parameters = 0;
+	c->parameters = c->vocabulary = 0;
 	for (size_t i = 0; i < sizeof(leads) / sizeof(leads[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, leads[i])); p++) {
-			const double n = behind(p + strlen(leads[i]), end);
+			const double n = behind(p + strlen(leads[i]), end, &c->vocabulary);
 
 			if (n > 0) {
 				c->parameters = (uint64_t)llround(n * 1e9);

@@ -21,7 +21,7 @@ static const struct {
 #define ANY_OF(...) (const char *const[]){__VA_ARGS__, NULL}
 #define HALF ANY_OF("bf16", "fp16", "bfloat16", "float16", "16-mixed", "16-true")
 #define SMALL_OPTIMIZER ANY_OF("8bit", "4bit", "paged", "dafactor", "galore", "lomo", "sgd")
-#define WITHOUT_SCORES ANY_OF("flash", "sdpa", "fa2", "fa3", "on", "rue", "1", "xformers")
+#define WITHOUT_SCORES ANY_OF("flash", "sdpa", "fa2", "fa3", "on", "rue", "1", "xformers", "auto", "enabled")
 #define LORA ANY_OF("lora", "dora", "adalora", "ia3")
 #define SHARDED ANY_OF("zero3", "zero_3", "zero-3", "z3", "stage3", "stage_3")
 	{"gradient_checkpointing", NULL, OOM_LEVER_RECOMPUTE},
@@ -282,6 +282,8 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 {
 	static const char *const dividers[] = {"zero2", "zero_2", "zero-2", "zero3", "zero_3", "zero-3", "_z2", "_z3", "ZeRO", "fsdp", "FSDP", "stage2", "stage3",
 					       "stage_1_and_2", "fully_shard", NULL};
+	static const char *const second[] = {"zero2", "zero_2", "zero-2", "_z2", "stage2", "stage_1_and_2", "ZeRO-2", "\"stage\": 2", NULL},
+				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "World size: 1\n", "world_size=1,", NULL};
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
 
 	c->set = 0;
@@ -302,6 +304,8 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	c->sharded = (c->set & OOM_SET(OOM_LEVER_SHARD)) || c->rank >= 0 || oom_told(c, "nproc_per_node") > 1 || oom_text_find(begin, end, "fsdp") ||
 		     oom_text_find(begin, end, "FSDP") || oom_text_find(begin, end, "deepspeed") || oom_text_find(begin, end, "FullyShard") || oom_text_find(begin, end, "fully_sharded");
 	c->splits = (c->set & OOM_SET(OOM_LEVER_SHARD)) || any(begin, end, dividers);
+	c->second_stage = !(c->set & OOM_SET(OOM_LEVER_SHARD)) && any(begin, end, second);
+	c->one_process = oom_told(c, "nproc_per_node") == 1 || any(begin, end, single);
 	c->offloads = oom_text_find(begin, end, "CPUAdam") || oom_text_find(begin, end, "offload_opt") || oom_text_find(begin, end, "z3_offload") ||
 		      oom_text_find(begin, end, "z2_offload") || oom_text_find(begin, end, "adam_offload");
 	/* who trains and gives a share to an engine, or makes one: vLLM's LLM(), SGLang's Engine() */

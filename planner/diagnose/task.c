@@ -103,9 +103,14 @@ void oom_decode_task(struct oom_crash *c, const char *begin, const char *at, con
 	for (const char *p = from; p < to;) {
 		const char *const stop = oom_line_end(p, to);
 
-		if (p != message && !is_torch(p, stop))
+		const bool theirs = is_torch(p, stop);
+
+		if (p != message && !theirs)
 			read_words(p, stop, seen);
 		p = stop < to ? stop + 1 : to;
+		/* nor the line of code below such a frame: "retain_graph" is no graph */
+		if (theirs && p < to && p != message && *p == ' ')
+			p = oom_line_end(p, to) < to ? oom_line_end(p, to) + 1 : to;
 	}
 	for (size_t i = 0; i < COUNT(words); i++)
 		hits[words[i].task] += (seen[i / 64] >> (i % 64)) & 1;

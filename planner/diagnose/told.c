@@ -42,6 +42,8 @@ static const struct {
 	{"seq_length", NULL, 256, OOM_ABOUT_LENGTH},
 	{"max_new_tokens", NULL, 64, 0},
 	{"n_ctx", NULL, 256, 0},
+	/* as llama.cpp prints them */
+	{"n_ctx", "c", 256, 0},
 	{"num_ctx", NULL, 256, 0},
 	{"OLLAMA_CONTEXT_LENGTH", "num_ctx", 256, 0},
 	{"c", NULL, 256, 0},
@@ -56,6 +58,9 @@ static const struct {
 	{"cuda_graph_max_bs", NULL, 1, 0},
 	{"max_batch_prefill_tokens", NULL, 256, 0},
 	{"max_batch_total_tokens", NULL, 256, 0},
+	/* as text-generation-inference prints them */
+	{"max_prefill_tokens", "max_batch_prefill_tokens", 256, 0},
+	{"max_input_length", "max_input_tokens", 256, 0},
 	{"max_batch_size", NULL, 1, 0},
 	{"max_num_tokens", NULL, 256, 0},
 	{"maxNumTokens", "max_num_tokens", 256, 0},
@@ -70,6 +75,7 @@ static const struct {
 	{"ub", NULL, 32, 0},
 	{"ubatch_size", "ub", 32, 0},
 	{"n_ubatch", NULL, 32, 0},
+	{"n_ubatch", "ub", 32, 0},
 	{"n_batch", NULL, 32, 0},
 	{"num_batch", NULL, 32, 0},
 	{"num_generations", NULL, 2, 0},

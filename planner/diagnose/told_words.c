@@ -189,7 +189,11 @@ static void apply(const struct oom_crash *c, const struct oom_crash_told *t, cha
 		drop(words, from);
 		return;
 	}
-	snprintf(said, sizeof(said), "%s %.10g -> %.10g", t->name, t->value, next);
+	/* what a log calls it is no option: the words' own name is */
+	if (*from == '-' && !strchr(t->name, '-'))
+		snprintf(said, sizeof(said), "%.*s %.10g -> %.10g", (int)(to - from), from, t->value, next);
+	else
+		snprintf(said, sizeof(said), "%s %.10g -> %.10g", t->name, t->value, next);
 	snprintf(rest, sizeof(rest), "%s", behind(to));
 	snprintf(from, size - (size_t)(from - words), "%s%s", said, rest);
 }
@@ -293,6 +297,11 @@ static const char *bound(const struct oom_crash *c, enum oom_lever lever, const 
 	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
 		if (bounds[i].lever == lever && oom_told(c, bounds[i].told) > 0)
 			return bounds[i].words;
+	/* stage 2 is there: what is left to divide are the weights */
+	if (c->second_stage && lever == OOM_LEVER_SHARD && (strstr(words, "ZeRO") || strstr(words, "zero")))
+		return "ZeRO-3 in place of stage 2: weights are divided among the ranks as well; offload_param: {device: cpu} where that is not enough";
+	if (c->second_stage && lever == OOM_LEVER_OPTIMIZER && strstr(words, "zero_optimization"))
+		return "offload_optimizer: {device: cpu} in zero_optimization: its states leave the card";
 	return words;
 }
 

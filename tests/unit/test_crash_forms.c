@@ -132,7 +132,7 @@ static const struct {
 	 "jvp(FlaxFalconForCausalLMModule)/transformer/h/0/self_attention/...qhd,...khd->...hqk/dot_general[precision=None]\"\n", 1, "attention that keeps no scores", NULL,
 	 "->...hqk/dot_general", OOM_CRASH_COMPILE, "a long name's end says which operation it is"},
 	{"mozilla/TTS#149", "during epoch 0/1000 with 32 batch size\ncuda out of memory. tried to allocate 78.88 mib (gpu 0; 3.95 gib total capacity; 2.99 gib already allocated; "
-	 "74.44 mib free; 557.82 mib cached)\n", 1, "this PyTorch has no settings", "max_split_size_mb", NULL, OOM_CRASH_TRAIN_STEP, "before there were any"},
+	 "74.44 mib free; 557.82 mib cached)\n", 6, "this PyTorch has no settings", "max_split_size_mb", NULL, OOM_CRASH_TRAIN_STEP, "before there were any"},
 	{"GraphSmote#4", "numpy.core._exceptions.MemoryError: Unable to allocate 39.6 GiB for an array with shape (103106, 103106) and data type float32\n", 1, "a sparse form of that matrix",
 	 NULL, "all pairs of 103106 things", OOM_CRASH_UNKNOWN, "a square is no count of samples"},
 	{"nnUNet#2213", "# while doing preprocessing I run into this exception\nnnUNet: numpy.core._exceptions._ArrayMemoryError: Unable to allocate 1.61 GiB for an array with shape (753, 536, 536) "

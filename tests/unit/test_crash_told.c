@@ -181,6 +181,51 @@ static const struct {
 	 "adapter alone", "ZeRO-3", NULL, "nothing is gathered where one process saves"},
 	{"ollama/ollama#10920", "Error: model requires more system memory (164.8 GiB) than is available (13.4 GiB)\n", 1,
 	 "a smaller tag", NULL, "12.3 times", "164.8 / 13.4"},
+	/* ---- what a log prints of what was set ---- */
+	{"ikawrakow/ik_llama.cpp#749", "llama_new_context_with_model: n_ctx      = 65536\nllama_new_context_with_model: n_ubatch   = 2048\n"
+				       "llama_new_context_with_model: flash_attn = 0\n"
+				       "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 90000.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+				       "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 94371840000\n", 1,
+	 "-ub 2048 -> 1024", NULL, NULL, "by the option's name, not the log's"},
+	{"the same", "llama_context: n_ubatch      = 512\nllama_context: flash_attn    = enabled\n"
+		     "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 94371840000\n", 1,
+	 "-ub 512 -> 256", "score matrix", NULL, "flash attention is on"},
+	{"huggingface/text-generation-inference#1164", "ERROR warmup{max_input_length=64 max_prefill_tokens=256}:warmup: text_generation_client: Server error: Not "
+						       "enough memory to handle 256 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\n", 4,
+	 "--quantize", "prefill-tokens lower", NULL, "there is no smaller prefill"},
+	/* ---- what was asked for, where only pieces were too small ---- */
+	{"hiyouga/LlamaFactory#2744", TRACE AT("/l/llamafactory/train/sft/workflow.py", "run_sft", "trainer.train()")
+				      AT("/l/transformers/models/qwen2/modeling_qwen2.py", "forward", "shift_logits = logits[..., :-1, :].contiguous()")
+				      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 1 has a total capacity of 24.00 GiB of which 500.00 MiB is free. "
+				      "Of the allocated memory 13.00 GiB is allocated by PyTorch, and 10.00 GiB is reserved by PyTorch but unallocated.\n", 2,
+	 "enable_liger_kernel", NULL, NULL, "logits in one piece"},
+	{"own", TRACE AT("/l/lightning/pytorch/loops/evaluation_loop.py", "run", "self._evaluation_step(b)") AT("m.py", "validation_step", "x = self(b)")
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 12.00 GiB of which 500.00 MiB is free. "
+		"Of the allocated memory 9.00 GiB is allocated by PyTorch, and 2.40 GiB is reserved by PyTorch but unallocated.\n", 3,
+	 "val_dataloader", NULL, NULL, "an evaluation in pieces has a batch as well"},
+	/* 3.91 GiB / (4 x 128256) = 8183 tokens */
+	{"own", "llamafactory-cli train a.yaml\nmodel_name_or_path: m/Meta-Llama-3-8B\nper_device_train_batch_size: 2\n" TRACE
+		AT("/l/transformers/loss/loss_utils.py", "ForCausalLMLoss", "logits = logits.float()")
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.91 GiB. GPU 0 has a total capacity of 24.00 GiB of which 2.00 GiB is free. "
+		"Of the allocated memory 21.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n", 6,
+	 "enable_liger_kernel", NULL, "logits of about 8183 tokens, 4092 of each", "the request solved for its tokens"},
+	{"own", STEP "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 2.00 GiB is free. "
+		     "Of the allocated memory 21.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n", 6,
+	 "per_device_train_batch_size", NULL, "of 50 % of its size", "how much smaller it had to be"},
+	/* ---- shapes, stages, one card ---- */
+	{"amir-aghdam/3D-UNet#2", TRACE AT("fit.py", "<module>", "loss = criterion(output, target)") AT("/l/torch/nn/functional.py", "cross_entropy", "return torch._C._nn.cross_entropy_loss(")
+				  "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 GiB. GPU 0 has a total capacity of 48.00 GiB of which 1.00 GiB is free. "
+				  "Of the allocated memory 46.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n", 1,
+	 "shapes that go into the loss", NULL, NULL, "no batch makes a loss five times the card"},
+	{"own", "llamafactory-cli train a.yaml\ndeepspeed: examples/deepspeed/ds_z2_config.json\nper_device_train_batch_size: 1\n" STEP FULL, 6,
+	 "ZeRO-3 in place of stage 2", NULL, NULL, "the stage that it has is none to advise"},
+	{"own", "Unsloth 2025.3\n Num GPUs used = 1\n" STEP FULL, 6, "gradient", "deepspeed=", NULL, "one process shares with nobody"},
+	/* a call of PyTorch's own is no graph of nodes */
+	{"MIC-DKFZ/nnUNet#122", TRACE AT("nnunet/network_trainer.py", "run_iteration", "l.backward()")
+				AT("/l/torch/tensor.py", "backward", "torch.autograd.backward(self, gradient, retain_graph, create_graph)")
+				"RuntimeError: CUDA out of memory. Tried to allocate 450.00 MiB (GPU 0; 10.73 GiB total capacity; 9.23 GiB already allocated; 7.75 MiB free; "
+				"542.02 MiB cached)\n", 6,
+	 "plans file", "hidden channels", NULL, "patches, no edges"},
 };
 
 static bool among(const struct oom_crash_answer *a, size_t n, const char *word)
@@ -242,9 +287,35 @@ static void test_once(void **state)
 	}
 }
 
+/* The rung of the ladder is that of the first thing to do, not always the first: a batch of one has been halved, states
+ * of the optimizer are made small. */
+static void test_rung(void **state)
+{
+	static const struct {
+		const char *text;
+		int rung;
+	} rungs[] = {
+		{STEP FULL, 1},
+		{"per_device_train_batch_size=1\n" STEP FULL, 3},
+		{"per_device_train_batch_size=1 gradient_checkpointing=True\n" STEP FULL, 2},
+		{TRACE AT("/l/transformers/trainer.py", "_inner_training_loop", "self.optimizer.step()") AT("/l/torch/optim/adamw.py", "_init_group", "state[\"exp_avg\"] = f(p)") FULL, 7},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rungs) / sizeof(rungs[0]); i++) {
+		struct oom_crash c;
+		struct oom_crash_answer a;
+
+		assert_true(oom_crash_decode(rungs[i].text, strlen(rungs[i].text), &c));
+		oom_crash_answer(&c, &a);
+		assert_true(a.training);
+		assert_int_equal(a.rung, rungs[i].rung);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_told), cmocka_unit_test(test_once)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_told), cmocka_unit_test(test_once), cmocka_unit_test(test_rung)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,75 @@
+/* Which levers are left out of an answer: what the run has set already, and what would change nothing for this crash. */
+#include "tables.h"
+
+/* A server that takes a share of the card when it starts, and makes its cache of it. */
+bool oom_takes_share(const struct oom_crash *c)
+{
+	return oom_program_of(c)->activity == OOM_ACTIVITY_SERVES && oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_ROOM);
+}
+
+/* They free weights, states or what is kept for the backward pass: beside one tensor that is larger than the card
+ * they change nothing. */
+static bool spares_the_rest(enum oom_lever l)
+{
+	return l == OOM_LEVER_OPTIMIZER || l == OOM_LEVER_SHARD || l == OOM_LEVER_LOAD || l == OOM_LEVER_QUANT || l == OOM_LEVER_PRECISION || l == OOM_LEVER_OFFLOAD ||
+	       l == OOM_LEVER_SPREAD || l == OOM_LEVER_RECOMPUTE || l == OOM_LEVER_ROOM;
+}
+
+/* Most of the card is this process's own. */
+bool oom_mostly_own(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_ALLOCATED] &&
+	       c->bytes[OOM_CRASH_ALLOCATED] > c->bytes[OOM_CRASH_TOTAL] / 4 * 3;
+}
+
+static bool work_trains(const struct oom_crash *c)
+{
+	return oom_crash_work(c) == OOM_WORK_TRAINING;
+}
+
+/* Nothing of it was at work. */
+bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum oom_lever l)
+{
+	if (cause == OOM_CAUSE_TOO_LARGE && ((oom_alone_too_large(c) && (spares_the_rest(l) || (l == OOM_LEVER_LOGITS && c->part != OOM_PART_LOGITS))) ||
+	    (l == OOM_LEVER_OTHERS && oom_mostly_own(c))))
+		return true;
+	/* one process has nobody to share with */
+	if (l == OOM_LEVER_SHARD && c->one_process && !c->sharded)
+		return true;
+	/* adapters have next to no states, and a base of 4 bits has little to shard */
+	if (l == OOM_LEVER_SHARD && (c->set & OOM_SET(OOM_LEVER_ADAPTER)) && (c->set & OOM_SET(OOM_LEVER_QUANT)) && work_trains(c))
+		return true;
+	if (l == OOM_LEVER_OPTIMIZER && (c->set & OOM_SET(OOM_LEVER_ADAPTER)))
+		return true;
+	if (l == OOM_LEVER_PRECISION && oom_format_is(c, OOM_FORMAT_NO_AMP) && !oom_lever_own(c, l))
+		return true;
+	/* the trial run comes before the cache that the share is for */
+	if (l == OOM_LEVER_ROOM && c->part == OOM_PART_WARMUP)
+		return true;
+	/* the host's memory is the same memory */
+	if (l == OOM_LEVER_OFFLOAD && oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
+		return true;
+	/* a model that moves is no batch, and a batch no model */
+	if (c->part == OOM_PART_INPUT && (l == OOM_LEVER_LOAD || l == OOM_LEVER_QUANT || l == OOM_LEVER_OFFLOAD))
+		return true;
+	if (l == OOM_LEVER_PLACE && c->part == OOM_PART_WEIGHTS)
+		return true;
+	if (c->part == OOM_PART_FIXED && (l == OOM_LEVER_REQUESTS || l == OOM_LEVER_CONTEXT))
+		return true;
+	/* images of one size have no longest */
+	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l) && c->task != OOM_TASK_AUDIO)
+		return true;
+	/* who has no vocabulary has no logits to speak of */
+	return (l == OOM_LEVER_LOGITS && (!oom_lever_own(c, OOM_LEVER_LOGITS) || (!c->language && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE)))) ||
+	       /* frames show what ran, and it was no decoder of images */
+	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER || c->part == OOM_PART_NODE || c->part == OOM_PART_ENCODED) && c->part != OOM_PART_IMAGE);
+}
+
+/* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
+bool oom_lever_is_set(const struct oom_crash *c, enum oom_lever l)
+{
+	/* one input at a time */
+	if ((l == OOM_LEVER_REQUESTS || (l == OOM_LEVER_EVAL_BATCH && !c->trains)) && (c->set & OOM_SET(OOM_LEVER_BATCH)) && !oom_takes_share(c))
+		return true;
+	return l != OOM_LEVER_KV && !(l == OOM_LEVER_TILE && c->part == OOM_PART_IMAGE) && (c->set & OOM_SET(l)) != 0;
+}
