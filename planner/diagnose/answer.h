@@ -82,6 +82,7 @@ enum oom_lever {
 	OOM_LEVER_KEEP,         /* what was kept in the host's memory before */
 	OOM_LEVER_ARRAY_HUGE,   /* one array that no host holds */
 	OOM_LEVER_UNLOAD,       /* models that were loaded before and stay */
+	OOM_LEVER_MORE,         /* what is sharded, over more cards */
 	OOM_LEVER_SHAPES,       /* what goes into a loss, where no card holds it */
 	OOM_LEVERS
 };

@@ -74,7 +74,7 @@ static bool is_of_torch(const char *dialect)
 /* These are the device's before they are the program's. */
 static bool of_device(enum oom_lever lever)
 {
-	return lever == OOM_LEVER_OPTIMIZER || lever == OOM_LEVER_FRAGMENT || lever == OOM_LEVER_OTHERS;
+	return lever == OOM_LEVER_OPTIMIZER || lever == OOM_LEVER_FRAGMENT || lever == OOM_LEVER_OTHERS || lever == OOM_LEVER_LOGITS || lever == OOM_LEVER_SHARD;
 }
 
 /* The program's words first, then its device's, then everybody's. */

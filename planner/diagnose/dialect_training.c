@@ -13,6 +13,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(OPTIMIZER) = "smaller optimizer state: an 8-bit or paged AdamW (bitsandbytes), or shard it (ZeRO, FSDP)",
 	  L(SHARD) = "spread states over more GPUs: FSDP (fully_shard) or ZeRO",
 	  L(LENGTH) = "shorter sequences or smaller images (this changes what is learnt)",
+	  L(MORE) = "more GPUs: each then holds a smaller part of what is sharded; or parameters in the host's memory (FSDP's CPU offload, ZeRO's offload_param)",
 	  L(SHAPES) = "print the shapes that go into the loss: targets that do not match the outputs are compared each with each (broadcast), and one-hot targets or a wrong class count "
 		      "make them as large; then smaller crops or patches",
 	  L(LESS) = "less at once: a smaller batch; where it is one already, shorter sequences, smaller images or fewer points",
@@ -296,6 +297,8 @@ const struct oom_dialect oom_dialects_devices[] = {
 	  L(CAP) = "PYTORCH_MPS_HIGH_WATERMARK_RATIO is the cap",
 	  L(OPTIMIZER) = "an optimizer with less state (Adafactor, SGD)",
 	  L(SHARD) = "",
+	  /* Liger's kernels are Triton's, which has no Metal */
+	  L(LOGITS) = "",
 	  L(PRECISION) = "float16 or bfloat16 autocast (torch.autocast(\"mps\"))"}},
 	{"npu", "torch", "hiascend.com torch_npu", "",
 	 {L(FRAGMENT) = "PYTORCH_NPU_ALLOC_CONF=expandable_segments:True",

@@ -23,6 +23,9 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_cause cause, e
 		return read;
 	if (lever == OOM_LEVER_FRAGMENT && (c->windows || oom_format_is(c, OOM_FORMAT_OLD)) && !oom_lever_own(c, lever))
 		return OOM_LEVER_SPLIT;
+	/* sharded already: what is left is to make less of it */
+	if (lever == OOM_LEVER_LOAD && c->trains && (c->set & OOM_SET(OOM_LEVER_SHARD)))
+		return c->set & OOM_SET(OOM_LEVER_QUANT) ? OOM_LEVER_MORE : OOM_LEVER_QUANT;
 	/* a training's loader says in its words what else there is to do */
 	if (lever == OOM_LEVER_LOAD && (c->set & OOM_SET(OOM_LEVER_QUANT)) && !(c->trains && oom_lever_own(c, lever) && oom_lever_own(c, OOM_LEVER_SHARD)))
 		return OOM_LEVER_LOAD_SMALL;
@@ -113,6 +116,8 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	const bool of_memory = q->of_memory;
 	const enum oom_lever part = work == OOM_WORK_TRAINING ? oom_part_of(c)->trains : oom_part_of(c)->runs;
 	const bool engine = work == OOM_WORK_TRAINING && c->engine && oom_lever_own(c, OOM_LEVER_ROOM);
+	/* an evaluation's forward pass, where nothing was joined yet */
+	const bool of_part = of_memory || (cause == OOM_CAUSE_EVAL_LOGITS && c->cause[0].confidence < 0.8);
 	uint64_t told_already = 0;
 
 	if ((of_memory || cause == OOM_CAUSE_KV_CACHE || cause == OOM_CAUSE_OTHER_PROCESS) && c->several)
@@ -131,9 +136,9 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	/* a notebook keeps what was made before */
 	if (of_memory && c->notebook && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP) && oom_mostly_own(c))
 		add(c, a, "", OOM_LEVER_RESTART);
-	if (of_memory && work != OOM_WORK_UNKNOWN && part && oom_lever_is_set(c, part))
+	if (of_part && work != OOM_WORK_UNKNOWN && part && oom_lever_is_set(c, part))
 		told_already |= OOM_SET(part);
-	else if (of_memory && work != OOM_WORK_UNKNOWN && part)
+	else if (of_part && work != OOM_WORK_UNKNOWN && part && (c->part != OOM_PART_BUCKET || oom_lever_own(c, part)))
 		add(c, a, "", instead(c, cause, part));
 	/* a graph's buffers hold the scores, where attention keeps them */
 	if (of_memory && c->part == OOM_PART_SCRATCH && !oom_lever_is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
@@ -177,6 +182,8 @@ static uint64_t fix_by_levers(const struct asked *q, struct oom_crash_answer *a)
 	const struct oom_crash *c = q->c;
 	const bool told = q->cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
 	/* an allocator without settings: what is emptied fills again with the next step */
+	const enum oom_lever part = q->work == OOM_WORK_TRAINING ? oom_part_of(c)->trains :
+				    q->work == OOM_WORK_EVAL || q->work == OOM_WORK_INFERENCE ? oom_part_of(c)->runs : OOM_LEVER_NONE;
 	const bool behind = oom_format_is(c, OOM_FORMAT_NO_AMP) && q->levers && q->levers[1] && !oom_lever_own(c, OOM_LEVER_FRAGMENT);
 	uint64_t told_already = 0;
 
@@ -192,8 +199,8 @@ static uint64_t fix_by_levers(const struct asked *q, struct oom_crash_answer *a)
 		if (!(behind && l == OOM_LEVER_FRAGMENT))
 			add(c, a, if_it_was(q, l), instead(c, q->cause, l));
 		/* one piece that large was asked for by what the frames show: smaller, it needs none */
-		if (l == OOM_LEVER_FRAGMENT && q->work == OOM_WORK_TRAINING && oom_part_of(c)->trains && !oom_lever_is_set(c, oom_part_of(c)->trains) && !oom_lever_pointless(c, q->cause, oom_part_of(c)->trains))
-			add(c, a, "", oom_part_of(c)->trains);
+		if (l == OOM_LEVER_FRAGMENT && part && !oom_lever_is_set(c, part) && !oom_lever_pointless(c, q->cause, part))
+			add(c, a, "", instead(c, q->cause, part));
 	}
 	if (behind && q->cause == OOM_CAUSE_FRAGMENTATION)
 		add(c, a, "", instead(c, q->cause, OOM_LEVER_FRAGMENT));
@@ -259,6 +266,9 @@ static void fix_what_remains(const struct asked *q, struct oom_crash_answer *a)
 	const enum oom_crash_work work = q->work;
 	const enum oom_lever *levers = q->levers;
 
+	/* every rank holds its part, and it is too large */
+	if (of_memory && (c->set & OOM_SET(OOM_LEVER_SHARD)) && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP || c->phase == OOM_CRASH_OPTIMIZER))
+		add(c, a, "", OOM_LEVER_MORE);
 	/* nothing left to halve: what remains changes what is learnt */
 	if (work == OOM_WORK_TRAINING && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c))) ||
 					  (cause == OOM_CAUSE_FRAGMENTATION && oom_lever_is_set(c, OOM_LEVER_BATCH) && oom_told_first(c, OOM_ABOUT_LENGTH))))

@@ -42,7 +42,8 @@ void oom_fixes_host(const struct oom_crash *c, struct oom_crash_answer *a)
 	else if (one_array(c, 8 * GIB) || (one_array(c, GIB) && oom_lever_own(c, OOM_LEVER_ARRAY)))
 		oom_fix_lever(c, a, "", OOM_LEVER_ARRAY);
 	else if (oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] && !one_array(c, GIB / 4))
-		oom_fix_lever(c, a, "", OOM_LEVER_KEEP);
+		/* a program that has words for it keeps what they say */
+		oom_fix_lever(c, a, "", oom_lever_own(c, OOM_LEVER_HOST) ? OOM_LEVER_HOST : OOM_LEVER_KEEP);
 }
 
 /* One of some GiB may be meant: behind the memory that it lacks. */

@@ -109,6 +109,7 @@ static const enum oom_lever of_states_made[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
 
+static const enum oom_lever of_evaluations[OOM_MAX_LEVERS] = DO(V(EVAL_BATCH), V(EVAL));
 /* A sum that keeps graphs if it outlives the step: nobody said that it does. */
 static const enum oom_lever of_sums[OOM_MAX_LEVERS] = DO(V(LEAK), V(BATCH), V(PRECISION));
 
@@ -139,6 +140,14 @@ static const char *of_program(const struct oom_crash *c, enum oom_lever l)
 	return oom_lever_in(oom_program_dialect(c, trains), oom_runtime_named(c->framework)->as.dialect, l);
 }
 
+/* How a model of a library keeps its scores is the library's to say, whoever calls it. */
+static const char *of_library(const struct oom_crash *c, enum oom_lever l)
+{
+	const struct oom_program *const p = oom_program_of(c);
+
+	return l == OOM_LEVER_SCORES && p->activity == OOM_ACTIVITY_LIBRARY ? oom_lever_in(p->dialect, oom_runtime_named(c->framework)->as.dialect, l) : NULL;
+}
+
 /* In words of its own, not everybody's. */
 bool oom_lever_own(const struct oom_crash *c, enum oom_lever l)
 {
@@ -148,8 +157,10 @@ bool oom_lever_own(const struct oom_crash *c, enum oom_lever l)
 /* Where the program has everybody's words, what its model works on has narrower ones; a vocabulary is everybody's. */
 const char *oom_lever_of(const struct oom_crash *c, enum oom_lever l)
 {
-	const char *const text = of_program(c, l), *const task = oom_task_dialect(c);
+	const char *const text = of_program(c, l), *const task = oom_task_dialect(c), *const theirs = of_library(c, l);
 
+	if (theirs)
+		return theirs;
 	return !text || !task || c->language || !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST) || oom_lever_own(c, l) ? text : oom_lever_in(task, "torch", l);
 }
 
@@ -204,6 +215,9 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 
 	if (oom_format_of(c)->first[0])
 		return oom_format_of(c)->first;
+	/* in its model, not where outputs are joined */
+	if (cause == OOM_CAUSE_EVAL_LOGITS && c->cause[0].confidence < 0.8)
+		return of_evaluations;
 	if (cause == OOM_CAUSE_LEAK && work == OOM_WORK_TRAINING && c->cause[0].confidence < 0.65)
 		return of_sums;
 	if (cause == OOM_CAUSE_UNKNOWN && oom_plenty(c))

@@ -84,8 +84,8 @@ static const struct {
 	{"embeddings", OOM_CRASH_INFERENCE, "input output position resize tie init tokens patch"}, {"extract", OOM_CRASH_INFERENCE, NULL},
 	{"compile", OOM_CRASH_COMPILE, NULL}, {"compiling", OOM_CRASH_COMPILE, NULL}, {"compilation", OOM_CRASH_COMPILE, NULL}, {"autotune", OOM_CRASH_COMPILE, NULL},
 	{"forward", OOM_CRASH_FORWARD, NULL}, {"fwd", OOM_CRASH_FORWARD, NULL}, {"~attention", OOM_CRASH_FORWARD, NULL},
-	{"attn", OOM_CRASH_FORWARD, NULL}, {"logits", OOM_CRASH_FORWARD, NULL}, {"logprobs", OOM_CRASH_FORWARD, NULL},
-	{"loss", OOM_CRASH_FORWARD, NULL},
+	{"attn", OOM_CRASH_FORWARD, NULL}, {"logits", OOM_CRASH_FORWARD, NULL}, {"logprobs", OOM_CRASH_FORWARD, NULL}, {"logps", OOM_CRASH_FORWARD, NULL},
+	{"loss", OOM_CRASH_FORWARD, NULL}, {"unembed", OOM_CRASH_FORWARD, NULL},
 };
 
 static bool is(const char *word, const char *sense)

@@ -16,6 +16,7 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_STATES] = {"the optimizer's states or its temporaries", OOM_LEVER_OPTIMIZER, 0},
 	[OOM_PART_TEMPORARIES] = {"temporaries of the optimizer, which works on all parameters at once (foreach)", OOM_LEVER_FOREACH, 0},
 	[OOM_PART_GATHERED] = {"parameters or gradients gathered from the other ranks", OOM_LEVER_GATHER, 0},
+	[OOM_PART_BUCKET] = {"a bucket for gradients that are reduced over the ranks: its size is the configuration's", OOM_LEVER_COLLECTIVE, 0},
 	[OOM_PART_TRACE] = {"a trace for export: the model runs once with its dummy inputs, beside all its weights", 0, 0},
 	[OOM_PART_SAMPLER] = {"the sampler's model itself, not the decoder of its result", 0, 0},
 	[OOM_PART_NODE] = {"a node's own model, not the decoder of latents", 0, 0},
@@ -103,7 +104,7 @@ static bool samples(const char *begin, const char *end)
 /* A node that decodes, by its name, or what people write of it. */
 static bool decodes(const char *begin, const char *at, const char *end)
 {
-	static const char *const marks[] = {"VideoDecode", "VAEDecode", "VAE Decode", "VAE decode", "Vae Decode", "vae decode", "decode node",
+	static const char *const marks[] = {"VideoDecode", "VAEDecode", "VAE Decode", "VAE decode", "Vae Decode", "vae decode", "decode node", "VAE decoding",
 					    /* InvokeAI's nodes by their types */
 					    "l2i)", "latents_to_image", "vae_decode)", NULL};
 

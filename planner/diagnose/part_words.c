@@ -12,6 +12,8 @@ static const struct {
 	enum oom_crash_part part;
 	uint64_t least;         /* smaller requests are for something else; 0: none are */
 } words[] = {
+	/* llama.cpp's cache is allocated by the same function as its weights (ggml-alloc.c); what failed is said behind it */
+	{"buffer for kv cache", OOM_RUNTIME_LAYERED, OOM_PART_KV, 0},
 	{"alloc_tensor_range", OOM_RUNTIME_LAYERED, OOM_PART_WEIGHTS, 0},
 	/* functions of a cache reserve their graph too */
 	{"gallocr_reserve", OOM_RUNTIME_LAYERED, OOM_PART_SCRATCH, 0},
@@ -35,6 +37,7 @@ static const struct {
 	/* of relative positions, not of a vocabulary */
 	{"rel_logits", 0, OOM_PART_SCORES, 0},
 	{"lm_head(", 0, OOM_PART_LOGITS, 0},
+	{"in unembed", 0, OOM_PART_LOGITS, 0},
 	{"logits.float()", 0, OOM_PART_LOGITS, 0},
 	{"logits = ", 0, OOM_PART_LOGITS, 0},
 	/* states are made by _init_group, before it works on them */
@@ -43,6 +46,7 @@ static const struct {
 	{"_multi_tensor_", 0, OOM_PART_TEMPORARIES, 0},
 	{"_single_tensor_", 0, OOM_PART_STATES, 0},
 	{"exp_avg", 0, OOM_PART_STATES, 0},
+	{"reduce_bucket_size", 0, OOM_PART_BUCKET, 0},
 	{"all_gather", 0, OOM_PART_GATHERED, 0},
 	{"wait_for_unshard", 0, OOM_PART_GATHERED, 0},
 	{"_alloc_padded_unsharded", 0, OOM_PART_GATHERED, 0},
@@ -117,6 +121,8 @@ static const struct {
 	{"torch.cat(preds", 0, OOM_PART_JOINED, 0},
 	{"torch.stack(outputs", 0, OOM_PART_JOINED, 0},
 	{"torch.stack(preds", 0, OOM_PART_JOINED, 0},
+	/* masks of regions are put into masks of the image */
+	{"paste_mask", 0, OOM_PART_SCALED, 0},
 	{"F.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
 	{"functional.interpolate(", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
 	{".upsample_", 0, OOM_PART_SCALED, (uint64_t)1 << 30},
@@ -174,6 +180,7 @@ static const struct {
 	{"batchify_rays", OOM_PART_RAYS},
 	{"raymarching", OOM_PART_RAYS},
 	{"rays_o", OOM_PART_RAYS},
+	{"(rays)", OOM_PART_RAYS},
 	/* sparse convolutions, and layers of point clouds */
 	{"MinkowskiEngine", OOM_PART_POINTS},
 	{"spconv/", OOM_PART_POINTS},
@@ -191,6 +198,7 @@ static const struct {
 	{"_vae.py\", line", OOM_PART_IMAGE},
 	{"in tiled_decode", OOM_PART_IMAGE},
 	{"in decode_tiled", OOM_PART_IMAGE},
+	{".decode_tiled", OOM_PART_IMAGE},
 	/* Segment Anything's, of the first and of the second */
 	{"set_torch_image", OOM_PART_FIXED},
 	{"self.model.forward_image(", OOM_PART_FIXED},

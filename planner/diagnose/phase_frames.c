@@ -179,6 +179,8 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"GradientTape", OOM_CRASH_BACKWARD},
 	{"tape.gradient(", OOM_CRASH_BACKWARD},
 	/* data and communication */
+	{"replay_buffer", OOM_CRASH_DATA},
+	{"buffer.sample(", OOM_CRASH_DATA},
 	{"utils/data/dataloader.py", OOM_CRASH_DATA},
 	{"_utils/pin_memory.py", OOM_CRASH_DATA},
 	{"batchgenerators/dataloading", OOM_CRASH_DATA},

@@ -135,6 +135,9 @@ bool oom_phase_by_functions(struct oom_crash *c, const char *begin, const char *
 		if (!name)
 			continue;
 		innermost = false;
+		/* what is drawn from a buffer of samples is data */
+		if (by_name(c, name, name_end(name, stop), 0.7) && c->phase == OOM_CRASH_INFERENCE && oom_text_find(from, stop, "buffer"))
+			return oom_phase_settle(c, OOM_CRASH_DATA, 0.7, "samples of a buffer");
 		if (!by_name(c, name, name_end(name, stop), 0.7)) {
 			const char *const file = file_of(from, stop);
 

@@ -121,6 +121,7 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 
 /* ggml's own functions, near the message: weights, then the cache and the graph of a context, then its work. */
 const struct oom_phase_rule oom_phase_of_requester[] = {
+	{"buffer for kv cache", OOM_CRASH_INIT},
 	{"alloc_tensor_range", OOM_CRASH_LOAD},
 	{"error loading model", OOM_CRASH_LOAD},
 	{"graph_compute", OOM_CRASH_INFERENCE},
@@ -165,6 +166,7 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"failed to allocate compute pp buffers", OOM_CRASH_INIT},
 	{"ggml_gallocr_reserve", OOM_CRASH_INIT},
 	{"graph_reserve", OOM_CRASH_INIT},
+	{"buffer for kv cache", OOM_CRASH_INIT},
 	{"alloc_tensor_range", OOM_CRASH_LOAD},
 	{"llama_load_model", OOM_CRASH_LOAD},
 	{"kv_cache: failed", OOM_CRASH_INIT},

@@ -61,7 +61,7 @@ bool oom_phase_trains(const struct oom_crash *c, const char *begin, const char *
 		s = oom_traceback_executed(&s, buf, sizeof(buf));
 		/* "forward_train", "train_one_epoch" */
 		if (oom_phase_in_training(&s) || oom_phase_meets(oom_phase_of_driver, s.from, s.to) ||
-		    oom_frame_of_verb(s.from, s.to, "train", OOM_CRASH_TRAIN_STEP))
+		    oom_frame_of_verb(s.from, s.to, "train", OOM_CRASH_TRAIN_STEP) || oom_frame_of_verb(s.from, s.to, "loss", OOM_CRASH_FORWARD))
 			return true;
 		for (size_t i = 0; i < COUNT(losses); i++)
 			if (oom_text_find(s.from, s.to, losses[i]))

@@ -132,6 +132,20 @@ static bool of_name(char c)
 	return isalnum((unsigned char)c) || c == '_' || c == '-';
 }
 
+/* The first word of a group says whether all of it is on; another group is no setting by itself. */
+static const char *switched(const char *p, const char *end)
+{
+	static const char word[] = "enabled";
+
+	while (p < end && strchr(" \n\t\"'", *p))
+		p++;
+	if (end - p < 16 || strncmp(p, word, sizeof(word) - 1))
+		return NULL;
+	for (p += sizeof(word) - 1; p < end && strchr(" \"':", *p);)
+		p++;
+	return end - p > 4 && (!strncmp(p, "true", 4) || !strncmp(p, "True", 4)) ? "true" : NULL;
+}
+
 /* What stands behind a name: "" for none, as of a flag alone; NULL: it is no option. */
 static const char *value_of(const char *p, const char *end, bool dashed, char *out)
 {
@@ -168,8 +182,10 @@ static const char *value_of(const char *p, const char *end, bool dashed, char *o
 		n++;
 	}
 	out[n] = 0;
-	/* a group of its own, whose parts say more */
-	return (told && !n) || *out == '{' ? NULL : out;
+	/* DeepSpeed's way to switch a thing on: "fp16": {"enabled": true} */
+	if (*out == '{')
+		return switched(p + 1, end);
+	return told && !n ? NULL : out;
 }
 
 static bool is_no(const char *value)

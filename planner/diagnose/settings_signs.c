@@ -35,6 +35,12 @@ static const struct {
 	{"VAEDecodeTiled", OOM_LEVER_TILE},
 	{"VAEEncodeTiled", OOM_LEVER_TILE},
 	{"in decode_tiled", OOM_LEVER_TILE},
+	{".decode_tiled", OOM_LEVER_TILE},
+	/* what stage 3 alone has, and a list of FSDP's options (transformers) */
+	{"runtime/zero/stage3.py", OOM_LEVER_SHARD},
+	{"runtime/zero/partition_parameters.py", OOM_LEVER_SHARD},
+	{"runtime/zero/partitioned_param", OOM_LEVER_SHARD},
+	{"- full_shard", OOM_LEVER_SHARD},
 	{"in encode_tiled", OOM_LEVER_TILE},
 	{"in tiled_decode", OOM_LEVER_TILE},
 	{"in tiled_encode", OOM_LEVER_TILE},

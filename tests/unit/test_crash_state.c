@@ -1,0 +1,122 @@
+/* What the run has already and what the frames show it asked for, by signs other than its options: the advice is for the
+ * state that it is in. Texts in our own words after forms met in public threads (named per row); the expectations were
+ * written before the decoder saw the text the row is after. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/diagnose.h"
+
+#define FULL "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 23.50 GiB of which " \
+	     "100.00 MiB is free. Of the allocated memory 22.50 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.\n"
+#define PIECES "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 12.00 GiB of which 500.00 MiB " \
+	       "is free. Of the allocated memory 9.00 GiB is allocated by PyTorch, and 2.40 GiB is reserved by PyTorch but unallocated.\n"
+#define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
+#define TRACE "Traceback (most recent call last):\n"
+
+static const struct {
+	const char *after, *text;
+	size_t within;          /* among so many of the first fixes */
+	const char *first;
+	const char *never;      /* NULL: not asked */
+	enum oom_crash_phase phase;
+	const char *reason;
+} want[] = {
+	/* ---- what it has ---- */
+	{"axolotl#1522", "micro_batch_size: 1\nload_in_4bit: true\nfsdp:\n  - full_shard\n" TRACE AT("/l/axolotl/train.py", "train", "trainer.train()")
+			 AT("/l/torch/distributed/fsdp/_init_utils.py", "_init_param_handle_from_module", "_move_module_to_device(") FULL, 6,
+	 "more GPUs", "ZeRO-3 (TrainingArguments", OOM_CRASH_INIT, "FSDP is on"},
+	{"transformers#46822", TRACE AT("/l/transformers/modeling_utils.py", "from_pretrained", "model._initialize_missing_keys(q)")
+			       AT("/l/deepspeed/runtime/zero/partition_parameters.py", "__enter__", "self.params[0].all_gather(param_list=self.params)") FULL, 6,
+	 "more GPUs", "zero_optimization stage 3", OOM_CRASH_LOAD, "stage 3 is what gathers"},
+	{"own", "{\"train_micro_batch_size_per_gpu\": 4, \"fp16\": {\"enabled\": true}}\n" TRACE AT("f.py", "<module>", "model_engine.backward(loss)")
+		AT("/l/deepspeed/runtime/engine.py", "backward", "self.optimizer.backward(loss)") FULL, 6,
+	 "train_micro_batch_size_per_gpu 4 -> 2", "bf16", OOM_CRASH_BACKWARD, "DeepSpeed's way to switch it on"},
+	{"the same", "{\"train_micro_batch_size_per_gpu\": 4, \"fp16\": {\"enabled\": false}}\n" TRACE AT("f.py", "<module>", "model_engine.backward(loss)")
+		     AT("/l/deepspeed/runtime/engine.py", "backward", "self.optimizer.backward(loss)") FULL, 6,
+	 "bf16: {enabled: true}", NULL, OOM_CRASH_BACKWARD, "and off"},
+	/* ---- what was asked for ---- */
+	{"own", TRACE AT("f.py", "<module>", "model_engine.backward(loss)")
+		AT("/l/deepspeed/runtime/zero/stage_1_and_2.py", "backward", "buf_0 = torch.empty(int(self.reduce_bucket_size), dtype=self.dtype)") FULL, 1,
+	 "reduce_bucket_size", NULL, OOM_CRASH_BACKWARD, "a buffer whose size is set"},
+	{"own", "llama_context: n_ctx         = 131072\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 16384.00 MiB on device 0: cudaMalloc failed: out of "
+		"memory\nalloc_tensor_range: failed to allocate CUDA0 buffer of size 17179869184\nllama_init_from_model: failed to initialize the context: failed to "
+		"allocate buffer for kv cache\n", 1,
+	 "-c 131072 -> 65536", NULL, OOM_CRASH_INIT, "the same function allocates weights and cache"},
+	{"own", TRACE AT("/l/torchtune/modules/transformer.py", "unembed", "output = self.output(h).float()") FULL, 1, "LinearCrossEntropyLoss", NULL, OOM_CRASH_FORWARD,
+	 "logits by their function"},
+	{"own", TRACE AT("/l/pytorch_lightning/trainer.py", "fit", "self._run()") AT("fit.py", "training_step", "results = self(rays)") AT("m.py", "forward", "h = self.f(x)") FULL, 1,
+	 "rays at once", NULL, OOM_CRASH_FORWARD, "a scene, no sequence"},
+	{"mmdetection#9616", TRACE AT("/l/mmengine/runner/loops.py", "run", "self.run_iter(b)")
+			     AT("/l/mmdet/models/dense_heads/rtmdet_ins_head.py", "loss_mask_by_feat", "x = torch.cat(x, 0)") FULL, 1,
+	 "train_dataloader.batch_size", "if it was", OOM_CRASH_FORWARD, "a loss is of a training"},
+	{"mmdetection#6054", TRACE AT("tools/test.py", "main", "outputs = single_gpu_test(model, loader)")
+			     AT("/l/mmdet/models/roi_heads/mask_heads/fcn_mask_head.py", "_do_paste_mask", "m = F.grid_sample(masks, grid)") PIECES, 2,
+	 "scale up less at once", NULL, OOM_CRASH_EVAL, "masks of the image's size"},
+	{"mmdetection#5449", TRACE AT("/l/mmdet/core/evaluation/eval_hooks.py", "after_train_epoch", "results = single_gpu_test(m, d)")
+			     AT("/l/mmdet/models/detectors/two_stage.py", "simple_test", "x = self.extract_feat(img)") FULL, 1,
+	 "smaller image scale", NULL, OOM_CRASH_EVAL, "its forward pass, nothing is joined"},
+	{"own", "Warning: Ran out of memory when regular VAE decoding, retrying with tiled VAE decoding.\n" TRACE
+		AT("/u/ComfyUI/comfy/sd.py", "decode", "pixel_samples = self.decode_tiled_3d(samples_in)") "torch.OutOfMemoryError: Allocation on device\n", 1,
+	 "smaller tile_size", NULL, OOM_CRASH_INFERENCE, "tiles that are too large"},
+	{"own", TRACE AT("train.py", "train_epoch", "y = model(ids)")
+		AT("/l/transformers/models/bert/modeling_bert.py", "forward", "attention_scores = torch.matmul(q, k.transpose(-1, -2))") FULL, 1,
+	 "attn_implementation", NULL, OOM_CRASH_FORWARD, "the library's own option, whoever calls it"},
+	/* ---- devices and programs without such a thing ---- */
+	{"rl-swarm#355", TRACE AT("/l/trl/trainer/grpo_trainer.py", "_get_per_token_logps", "logits = logits / self.temperature")
+			 "RuntimeError: MPS backend out of memory (MPS allocated: 12.74 GB, other allocations: 4.39 GB, max allowed: 18.13 GB). Tried to allocate 1.02 GB on "
+			 "private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).\n", 6,
+	 "per_device_train_batch_size", "liger", OOM_CRASH_FORWARD, "kernels of Triton have no Metal"},
+	{"stable-diffusion-webui#13891", "RuntimeError: [enforce fail at ..\\c10\\core\\impl\\alloc_cpu.cpp:72] data. DefaultCPUAllocator: not enough memory: you tried to "
+					 "allocate 66846720 bytes.\napp: stable-diffusion-webui.git\n", 1,
+	 "page file", "replay buffer", OOM_CRASH_UNKNOWN, "pictures have no replay buffer"},
+	{"MARL-Algorithms#61", TRACE AT("runner.py", "run", "b = self.buffer.sample(n)") AT("common/replay_buffer.py", "sample", "t[k] = self.buffers[k][i]")
+			       "numpy.core._exceptions.MemoryError: Unable to allocate 27.5 MiB for an array with shape (32, 400, 282) and data type float64\n", 1,
+	 "replay buffer", NULL, OOM_CRASH_DATA, "what is drawn from a buffer is data"},
+};
+
+static bool among(const struct oom_crash_answer *a, size_t most, const char *word)
+{
+	for (size_t i = 0; i < a->n_fix && i < most; i++)
+		if (strstr(a->fix[i], word))
+			return true;
+	return false;
+}
+
+static void test_state(void **state)
+{
+	int bad = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		struct oom_crash c;
+		struct oom_crash_answer a;
+
+		assert_true(oom_crash_decode(want[i].text, strlen(want[i].text), &c));
+		oom_crash_answer(&c, &a);
+		if (!among(&a, want[i].within, want[i].first)) {
+			print_error("%s (%s): \"%s\" is not among the first, which begin with \"%s\"\n", want[i].after, want[i].reason, want[i].first, a.fix[0]);
+			bad++;
+		}
+		if (want[i].never && among(&a, OOM_ANSWER_FIXES, want[i].never)) {
+			print_error("%s (%s): \"%s\" is offered\n", want[i].after, want[i].reason, want[i].never);
+			bad++;
+		}
+		if (c.phase != want[i].phase) {
+			print_error("%s (%s): phase %s\n", want[i].after, want[i].reason, oom_crash_phase_str(c.phase));
+			bad++;
+		}
+	}
+	assert_int_equal(bad, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_state)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
