@@ -194,7 +194,7 @@ struct oom_dialect {
 	const char *say[OOM_LEVERS];
 };
 /* Each ends with a NULL name; the first row of the first is the base of all. */
-extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[], oom_dialects_fields[], oom_dialects_serving[],
+extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[], oom_dialects_fields[], oom_dialects_serving[], oom_dialects_drawing[],
 	oom_dialects_runtimes[], oom_dialects_tasks[];
 /* task.c: fills c->task; the dialect of what a model works on, NULL: not known. */
 void oom_decode_task(struct oom_crash *c, const char *begin, const char *at, const char *end);

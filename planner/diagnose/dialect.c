@@ -1,13 +1,14 @@
 /* What each program calls the things that can be changed: finding the words of a lever.
  *
- * The words are rows of dialect_training.c, dialect_fields.c, dialect_serving.c, dialect_runtimes.c and dialect_tasks.c. A lever
+ * The words are rows of dialect_training.c, dialect_fields.c, dialect_serving.c, dialect_drawing.c, dialect_runtimes.c and
+ * dialect_tasks.c. A lever
  * that a dialect leaves out is its base's; "" says that the program has none. */
 #include <string.h>
 
 #include "answer.h"
 
 static const struct oom_dialect *const tables[] = {oom_dialects_training, oom_dialects_fields, oom_dialects_devices,
-						   oom_dialects_serving, oom_dialects_runtimes, oom_dialects_tasks};
+						   oom_dialects_serving, oom_dialects_drawing, oom_dialects_runtimes, oom_dialects_tasks};
 
 static const struct oom_dialect *find_in(const struct oom_dialect *table, const char *name)
 {

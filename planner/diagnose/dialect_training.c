@@ -103,6 +103,8 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(ADAPTER) = "LoRA, or QLoRA with load_in_4bit (this changes what is learnt)",
 	  L(SCORES) = "attn_implementation=\"flash_attention_2\" or \"sdpa\" in from_pretrained: no matrix of length x length",
 	  L(LOAD) = "the base quantised (BitsAndBytesConfig(load_in_4bit=True)), or ZeRO-3 (TrainingArguments made before from_pretrained) or FSDP with cpu_ram_efficient_loading: without them every rank holds all weights",
+	  L(GATHER) = "fsdp_transformer_layer_cls_to_wrap: the block's class (fsdp_config), so that one block is whole at a time, or with ZeRO-3 stage3_max_live_parameters and "
+		      "stage3_prefetch_bucket_size lower",
 	  L(EVAL) = "eval_accumulation_steps=1 (outputs go to the host), and preprocess_logits_for_metrics to keep predictions instead of logits",
 	  L(EVAL_BATCH) = "per_device_eval_batch_size=1, bf16_full_eval=True",
 	  L(SAVE) = "with ZeRO-3 stage3_gather_16bit_weights_on_model_save=false, with FSDP fsdp_state_dict_type: SHARDED_STATE_DICT",
@@ -227,6 +229,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(LEAK) = "self.log detached numbers; keep no outputs in lists on self",
 	  L(RECOMPUTE) = "torch.utils.checkpoint in the module; of FSDPStrategy activation_checkpointing_policy={Block}",
 	  L(SAVE) = "FSDPStrategy(state_dict_type=\"sharded\"), or of ModelParallelStrategy save_distributed_checkpoint=True: each rank writes its part",
+	  L(GATHER) = "FSDPStrategy(auto_wrap_policy={Block}): one block is whole at a time",
 	  L(LOAD) = "make the model in configure_model() under a strategy that shards (fsdp, deepspeed_stage_3): no rank holds all of it"}},
 	{"torchtune", "torch", "docs.pytorch.org/torchtune memory_optimizations", "pytorch/torchtune@bd2a0fc7c3",
 	 {L(BATCH) = "batch_size lower, gradient_accumulation_steps higher",

@@ -66,7 +66,7 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 	else if (oom_weights_too_large(c, work) && (out = evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
 			 "not hold them, whatever the batch", parameters / 1e9, each,
-			 each > 2 ? "weights, gradients, AdamW's states" : "weights in 16 bits", need / gib, total / gib);
+			 each > 2 ? "weights, gradients, AdamW's states" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib);
 }
 
 /* A shape that is printed: of TensorFlow's three and more dimensions the first is the batch, of an array of the host's as a

@@ -71,7 +71,7 @@ double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, do
 			  !(c->set & (OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_OPTIMIZER)));
 	const double cards = oom_told(c, "tensor_parallel_size");
 
-	*each = full && work == OOM_WORK_TRAINING ? 16 : 2;
+	*each = full && work == OOM_WORK_TRAINING ? 16 : oom_told(c, "load_in_8bit") > 0 ? 1 : 2;
 	return (double)c->parameters * *each / (cards > 1 ? cards : 1);
 }
 

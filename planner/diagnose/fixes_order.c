@@ -247,7 +247,7 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 		return of_engines;
 	if (short_of && work == OOM_WORK_SETUP && c->part == OOM_PART_STATES)
 		return of_states_made;
-	if (short_of && work == OOM_WORK_SETUP && !*p->name && !c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+	if (short_of && work == OOM_WORK_SETUP && (!*p->name || oom_lever_own(c, OOM_LEVER_LESS)) && !c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH))
 		return cause == OOM_CAUSE_UNKNOWN ? of_silent_setups : of_own_setups;
 	/* an engine that shards is made of weights that every rank moved to its card whole */
 	if (short_of && work == OOM_WORK_SETUP && c->phase == OOM_CRASH_INIT && c->sharded && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_own(c, OOM_LEVER_SHARD))

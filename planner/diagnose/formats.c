@@ -35,6 +35,7 @@ static const struct oom_format formats[] = {
 	ROW("mps-ndarray-limit", 0, 0, NULL, NULL),
 	ROW("npu-rtmalloc", 0, 0, NULL, NULL),
 	/* status codes */
+	ROW("physx-memory", 0, 0, NULL, NULL),
 	ROW("cuda-error-no-numbers", OOM_FORMAT_BARE | OOM_FORMAT_MAY_BE_PINNED, 0, NULL, NULL),
 	ROW("hip-error-no-numbers", OOM_FORMAT_BARE | OOM_FORMAT_MAY_BE_PINNED, 0, NULL, NULL),
 	ROW("xpu-error-no-numbers", OOM_FORMAT_BARE | OOM_FORMAT_MAY_BE_PINNED, 0, NULL, NULL),

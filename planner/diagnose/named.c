@@ -89,7 +89,7 @@ static double behind(const char *p, const char *end, uint64_t *words)
 {
 	const char *to;
 
-	for (int n = 0; n < 6 && p < end && strchr(" =:\"'({", *p); n++)
+	for (int n = 0; n < 6 && p < end && strchr(" =:\"'({,", *p); n++)
 		p++;
 	for (to = p; to < end && in_name(*to); to++)
 		;

@@ -134,6 +134,7 @@ static void numbers_of_format(struct oom_crash *c, const char *at, const char *e
 		enum oom_crash_number number;
 		bool bare;
 	} rows[] = {
+		{"physx-memory", "allocate memory", OOM_CRASH_TRIED, true},
 		{"onnxruntime-arena", "requested buffer of size", OOM_CRASH_TRIED, true},
 		{"mps-buffer-size", "buffer size:", OOM_CRASH_TRIED, false},
 		{"cupy", "out of memory to allocate", OOM_CRASH_TRIED, false},

@@ -48,7 +48,8 @@ bool oom_phase_trains(const struct oom_crash *c, const char *begin, const char *
 {
 	static const char *const losses[] = {"cross_entropy", "criterion(", "loss_fn", "compute_loss", "nn/modules/loss.py",
 					     "/losses/", "/loss.py", "loss_func",  "checkpoint.py", "/assigners/", "_assigner.py", "/matcher.py", "in build_targets",
-					     "in get_targets"};
+					     /* given its labels, a model of transformers computes its loss */
+					     "in get_targets", "labels="};
 	char buf[32 << 10];
 	struct oom_span s;
 	struct oom_crash said = *c;

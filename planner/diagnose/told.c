@@ -127,6 +127,7 @@ static const struct {
 	{"cache_text_encoder_outputs", NULL, FLAG, 0},
 	{"disable_tta", NULL, FLAG, 0},
 	{"load_in_4bit", NULL, FLAG, 0},
+	{"load_in_8bit", NULL, FLAG, 0},
 	{"low_cpu_mem_usage", NULL, FLAG, 0},
 	{"bf16_full_eval", NULL, FLAG, 0},
 	{"fp16_full_eval", "bf16_full_eval", FLAG, 0},

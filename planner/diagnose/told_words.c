@@ -297,6 +297,9 @@ static const char *bound(const struct oom_crash *c, enum oom_lever lever, const 
 	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
 		if (bounds[i].lever == lever && oom_told(c, bounds[i].told) > 0)
 			return bounds[i].words;
+	/* half of what they take now */
+	if (oom_told(c, "load_in_8bit") > 0 && !oom_told(c, "load_in_4bit") && (lever == OOM_LEVER_QUANT || (lever == OOM_LEVER_LOAD && strstr(words, "dtype"))))
+		return "4 bits in place of 8: BitsAndBytesConfig(load_in_4bit=True)";
 	/* stage 2 is there: what is left to divide are the weights */
 	if (c->second_stage && lever == OOM_LEVER_SHARD && (strstr(words, "ZeRO") || strstr(words, "zero")))
 		return "ZeRO-3 in place of stage 2: weights are divided among the ranks as well; offload_param: {device: cpu} where that is not enough";

@@ -212,6 +212,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("cudaHostAlloc failed", "torch", "cuda-error-no-numbers", 3, .needs = {"out of memory", 60}),
 	/* Thrust's algorithms, and other C++ programs' exceptions */
 	SAYS("parallel_for failed: out of memory", "cuda", "cuda-error-no-numbers", 3),
+	/* PhysX's allocator on the card, under Isaac Gym and Isaac Sim */
+	SAYS("fail to allocate memory", "cuda", "physx-memory", 2, .needs = {"bytes", 60}),
 	SAYS("failed: out of memory", "device", "out-of-memory", 2),
 	SAYS("CUDA runtime error in ", "torch", "cuda-error-no-numbers", 3, .needs = {"out of memory", 400}),
 	SAYS("cuDevicePrimaryCtxRetain", "torch", "cuda-context", 2),

@@ -39,7 +39,7 @@ def holds(path, token):
 
 def main():
     folder, missing, looked = sys.argv[1], 0, 0
-    for part in ('training', 'fields', 'serving', 'runtimes'):
+    for part in ('training', 'fields', 'serving', 'drawing', 'runtimes'):
         text = open(os.path.join(HERE, '../../planner/diagnose/dialect_%s.c' % part)).read()
         for name, _, _, checked, body in ROW.findall(text):
             paths = [(r, repository(folder, r.split('@')[0])) for r in checked.split(', ') if r]

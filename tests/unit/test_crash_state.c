@@ -66,6 +66,23 @@ static const struct {
 	{"own", TRACE AT("train.py", "train_epoch", "y = model(ids)")
 		AT("/l/transformers/models/bert/modeling_bert.py", "forward", "attention_scores = torch.matmul(q, k.transpose(-1, -2))") FULL, 1,
 	 "attn_implementation", NULL, OOM_CRASH_FORWARD, "the library's own option, whoever calls it"},
+	{"own", TRACE AT("tune.py", "<module>", "out = model(input_ids=ids, labels=input_ids)")
+		AT("/l/transformers/models/llama/modeling_llama.py", "forward", "logits = logits.float()") FULL, 2,
+	 "micro-batch", "if it was", OOM_CRASH_FORWARD, "who gives labels computes a loss"},
+	{"own", TRACE AT("/l/lightning/pytorch/strategies/strategy.py", "training_step", "return m.training_step(*a)")
+		AT("/l/torch/distributed/fsdp/_flat_param.py", "_alloc_padded_unsharded_flat_param", "_alloc_storage(p, n)") FULL, 1,
+	 "auto_wrap_policy", NULL, OOM_CRASH_TRAIN_STEP, "one block at a time, by Lightning's option"},
+	/* 40 x 1 byte = 37.3 GiB of 39.5 */
+	{"own", TRACE AT("app.py", "<module>", "m = AutoModelForCausalLM.from_pretrained(\"o/falcon-40b\", load_in_8bit=True, device_map=\"auto\")")
+		AT("/l/transformers/modeling_utils.py", "_load_pretrained_model", "x = _load_state_dict_into_meta_model(") FULL, 2,
+	 "4 bits in place of 8", "bfloat16", OOM_CRASH_LOAD, "8 bits are half of 16"},
+	{"HunyuanVideo#299", "torchrun --nproc_per_node=8 sample.py --video-length 129 --infer-steps 10 --embedded-cfg-scale 6.0\n" FULL, 1, "--use-cpu-offload", NULL, OOM_CRASH_INFERENCE,
+	 "by its own options"},
+	{"textgen#5306", TRACE AT("/u/text-generation-webui/modules/models.py", "load_model", "output = load_func_map[loader](name)")
+			 AT("/l/exllamav2/moe_mlp.py", "load", "self.w3[e].load()") FULL, 2,
+	 "exl2", "BitsAndBytes", OOM_CRASH_LOAD, "what it loads is quantised"},
+	{"IsaacGymEnvs#256", "+++ Using GPU PhysX\nPxgCudaDeviceMemoryAllocator fail to allocate memory 100663296 bytes!! Result = 2\n", 2, "num_envs", "smaller problem", OOM_CRASH_UNKNOWN,
+	 "PhysX's own wording is one"},
 	/* ---- devices and programs without such a thing ---- */
 	{"rl-swarm#355", TRACE AT("/l/trl/trainer/grpo_trainer.py", "_get_per_token_logps", "logits = logits / self.temperature")
 			 "RuntimeError: MPS backend out of memory (MPS allocated: 12.74 GB, other allocations: 4.39 GB, max allowed: 18.13 GB). Tried to allocate 1.02 GB on "
