@@ -1,17 +1,7 @@
-/* From a question to its plan: ladder, search, calibration and evaluation in one. */
+/* From a question to its plan: ladder, search (answer_search.c), calibration and evaluation in one. */
 #include <string.h>
 
 #include "answer_parts.h"
-
-static struct oom_search_query query(const struct asker *a, const struct oom_plan *asked)
-{
-	return (struct oom_search_query){.asked = asked,
-					 .capacity_bytes = a->q.capacity_bytes,
-					 .gpu = a->q.gpu,
-					 .allow = a->q.allow,
-					 .hold = a->q.hold,
-					 .objective = a->q.objective};
-}
 
 /* What a round comes to. */
 struct end {
@@ -49,27 +39,6 @@ static void prefer_asked(const struct asker *a, struct oom_answer *out)
 		}
 }
 
-/* A smaller batch of an evaluation changes nothing else: half of it until the card has room.  False: not
- * for one sample. */
-static bool room_for_evaluation(const struct asker *a, struct oom_plan *p)
-{
-	while (!oom_evaluation_fits(a->ev, a->q.model, p, a->q.capacity_bytes)) {
-		if (p->eval_batch < 2)
-			return false;
-		p->eval_batch /= 2;
-	}
-	return true;
-}
-
-/* Logits that pile up are in the phases that the ladder and the search look at.  What cures them is the evaluation's
- * batch, which changes nothing about the training: the largest half of it that the asked plan has room for, or one
- * sample. */
-static void lower_pile(struct asker *a)
-{
-	if (a->plan.eval_accumulation)
-		(void)room_for_evaluation(a, &a->plan);
-}
-
 /* As much of what was asked as the plan that was found has room for. */
 static bool raise_pile(const struct asker *a, struct oom_plan *p)
 {
@@ -78,7 +47,7 @@ static bool raise_pile(const struct asker *a, struct oom_plan *p)
 	if (!p->eval_accumulation || a->plan.eval_batch == a->q.plan.eval_batch)
 		return false;
 	p->eval_batch = a->q.plan.eval_batch;
-	if (!room_for_evaluation(a, p))
+	if (!answer_room_for_evaluation(a, p))
 		p->eval_batch = lowered;
 	return p->eval_batch != lowered;
 }
@@ -87,7 +56,7 @@ static bool can_evaluate(const struct asker *a, const struct oom_plan *plan)
 {
 	struct oom_plan p = *plan;
 
-	return room_for_evaluation(a, &p);
+	return answer_room_for_evaluation(a, &p);
 }
 
 /* The ladder takes its ten rungs in order; the search knows more changes and all their
@@ -109,7 +78,7 @@ static enum oom_status look(struct asker *a, struct oom_answer *out, struct end 
 	out->searched = out->from != OOM_FROM_ASKED || !a->q.brief;
 	if (!out->searched)
 		return OOM_OK;
-	q = query(a, &l->start);
+	q = answer_query(a, &l->start);
 	st = oom_search(a->ev, a->q.model, &q, &out->search, a->err);
 	out->replayed += st ? 0 : out->search.replayed;
 	if (!st)
@@ -124,52 +93,6 @@ static enum oom_status look(struct asker *a, struct oom_answer *out, struct end 
 	return st;
 }
 
-/* What a search found was judged under the margin of another plan: what is composed otherwise may need more. */
-static enum oom_status judge_again(const struct asker *a, struct oom_candidate *c, bool *fits)
-{
-	struct oom_eval e;
-	const enum oom_status st = asker_judge(a, &c->plan, &e, fits);
-
-	c->used_bytes = st ? c->used_bytes : e.used_bytes;
-	c->wanted_bytes = st ? c->wanted_bytes : e.wanted_bytes;
-	return st;
-}
-
-static enum oom_status drop_refused(const struct asker *a, struct oom_search *s)
-{
-	enum oom_status st = OOM_OK;
-	size_t n = 0;
-	bool fits;
-
-	for (size_t i = 0; !st && asker_calibrates(a) && i < s->n_alternatives; i++) {
-		st = judge_again(a, &s->alternative[i], &fits);
-		if (!st && fits)
-			s->alternative[n++] = s->alternative[i];
-	}
-	if (asker_calibrates(a))
-		s->n_alternatives = n;
-	return st;
-}
-
-/* The first of the alternatives where the best is refused. */
-static enum oom_status accepted(const struct asker *a, struct oom_search *s)
-{
-	enum oom_status st = OOM_OK;
-	bool fits = true;
-
-	if (s->found && asker_calibrates(a))
-		st = judge_again(a, &s->best, &fits);
-	if (st || fits)
-		return st;
-	s->found = s->n_alternatives > 0;
-	if (s->found) {
-		s->best = s->alternative[0];
-		s->n_alternatives--;
-		memmove(&s->alternative[0], &s->alternative[1], s->n_alternatives * sizeof(s->best));
-	}
-	return OOM_OK;
-}
-
 /* What is refused under the margin that is reported is not the answer: the search's next is, or where the ladder ends. */
 static enum oom_status accept(const struct asker *a, struct oom_answer *out, struct end *end)
 {
@@ -178,9 +101,9 @@ static enum oom_status accept(const struct asker *a, struct oom_answer *out, str
 
 	if (!out->searched || !asker_calibrates(a))
 		return OOM_OK;
-	st = drop_refused(a, &out->search);
+	st = answer_drop_refused(a, &out->search);
 	if (!st)
-		st = accepted(a, &out->search);
+		st = answer_accepted(a, &out->search);
 	if (st || end->as_reported)
 		return st;
 	if (out->search.found) {
@@ -211,7 +134,7 @@ static enum oom_status judge_reasons(const struct asker *a, struct oom_search *s
 
 static enum oom_status why(const struct asker *a, struct oom_answer *out)
 {
-	const struct oom_search_query q = query(a, &out->ladder.start);
+	const struct oom_search_query q = answer_query(a, &out->ladder.start);
 	const size_t before = out->search.replayed;
 	enum oom_status st = OOM_OK;
 
@@ -221,18 +144,6 @@ static enum oom_status why(const struct asker *a, struct oom_answer *out)
 		st = judge_reasons(a, &out->search);
 	out->replayed += out->search.replayed - before;
 	return st;
-}
-
-/* The margin worked with is the calibration's; plans have the one they were asked with. */
-static void restore_margin(const struct asker *a, struct oom_search *s)
-{
-	const double margin = a->q.plan.margin;
-
-	s->best.plan.margin = margin;
-	for (size_t i = 0; i < OOM_ALTERNATIVES; i++)
-		s->alternative[i].plan.margin = margin;
-	for (size_t i = 0; i < OOM_SEARCH_AXES; i++)
-		s->reason[i].without.margin = margin;
 }
 
 /* A plan is reported with the margin it was asked with, under which a full card may give back other
@@ -282,7 +193,7 @@ static int changes(const struct oom_answer *a)
 /* What made the asked plan run is a change, and so is a smaller batch of the evaluation. */
 static bool evaluates_as_well(const struct asker *a, int mended, struct oom_candidate *c)
 {
-	const bool room = room_for_evaluation(a, &c->plan);
+	const bool room = answer_room_for_evaluation(a, &c->plan);
 
 	c->departures += mended + (c->plan.eval_batch != a->q.plan.eval_batch);
 	return room;
@@ -294,14 +205,14 @@ static void with_evaluation(const struct asker *a, struct oom_answer *out)
 	struct oom_search *s = &out->search;
 	size_t kept = 0;
 
-	out->ladder.fits = out->ladder.fits && room_for_evaluation(a, &out->ladder.plan);
+	out->ladder.fits = out->ladder.fits && answer_room_for_evaluation(a, &out->ladder.plan);
 	s->found = s->found && evaluates_as_well(a, out->ladder.mended, &s->best);
 	for (size_t i = 0; s->found && i < s->n_alternatives; i++)
 		if (evaluates_as_well(a, out->ladder.mended, &s->alternative[i]))
 			s->alternative[kept++] = s->alternative[i];
 	s->n_alternatives = kept;
 	for (size_t i = 0; i < s->n_reasons; i++)
-		s->reason[i].fits = s->reason[i].fits && room_for_evaluation(a, &s->reason[i].without);
+		s->reason[i].fits = s->reason[i].fits && answer_room_for_evaluation(a, &s->reason[i].without);
 }
 
 static enum oom_status answer(struct asker *a, struct oom_answer *out)
@@ -309,7 +220,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	struct end end;
 	enum oom_status st;
 
-	lower_pile(a);
+	answer_lower_pile(a);
 	asker_take_margin(a);
 	do {
 		st = look(a, out, &end);
@@ -337,7 +248,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	asker_judged(a, &end.plan, &end.eval, end.as_reported, &out->best);
 	out->changes = changes(out);
 	if (!out->best.eval_fits && end.plan.evaluates == OOM_EVALUATES_YES && end.plan.eval_batch > 1) {
-		(void)room_for_evaluation(a, &end.plan);        /* judged next, whichever it is */
+		(void)answer_room_for_evaluation(a, &end.plan);        /* judged next, whichever it is */
 		/* logits that pile up are in the plan's own phases */
 		st = end.plan.eval_accumulation ? asker_judge(a, &end.plan, &end.eval, &end.as_reported) : OOM_OK;
 		if (st)
@@ -356,7 +267,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 	}
 	with_evaluation(a, out);
 	out->ladder_broken = oom_compat_broken(&a->compat, &out->ladder.plan, &a->plan);
-	restore_margin(a, &out->search);
+	answer_restore_margin(a, &out->search);
 	return answer_elsewhere(a, out);
 }
 
@@ -371,68 +282,6 @@ enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *
 	memset(out, 0, sizeof(*out));
 	if (!st)
 		st = answer(&a, out);
-	asker_finish(&a);
-	return st;
-}
-
-/* The same for a search by itself: the best of what is left takes the best's place. */
-static void evaluates_too(const struct asker *a, struct oom_search *s)
-{
-	size_t n = 0, kept = 0;
-	bool best = s->found && room_for_evaluation(a, &s->best.plan);
-
-	if (!s->found || a->q.plan.evaluates != OOM_EVALUATES_YES)
-		return;
-	for (; n < s->n_alternatives; n++) {
-		if (!room_for_evaluation(a, &s->alternative[n].plan))
-			continue;
-		if (best)
-			s->alternative[kept++] = s->alternative[n];
-		else
-			s->best = s->alternative[n];
-		best = true;
-	}
-	s->found = best;
-	s->n_alternatives = kept;
-}
-
-static enum oom_status search_alone(struct asker *a, struct oom_search *out)
-{
-	struct oom_search_query q = query(a, &a->plan);
-	struct oom_eval e;
-	enum oom_status st;
-
-	q.verdicts_only = a->q.verdicts_only;
-	lower_pile(a);
-	asker_take_margin(a);
-	do {
-		st = oom_search(a->ev, a->q.model, &q, out, a->err);
-		if (!st && out->found && asker_calibrates(a))
-			st = asker_price(a, &out->best.plan, &e);
-		a->margins.calibration = st || !out->found ? NULL : asker_calibration(a, &out->best.plan);
-	} while (!st && out->found && margins_again(&a->margins, &a->plan, &e));
-	if (!st)
-		st = drop_refused(a, out);
-	if (!st)
-		st = accepted(a, out);
-	if (!st)
-		evaluates_too(a, out);
-	if (!st && !a->q.brief)
-		st = oom_search_reasons(a->ev, a->q.model, &q, out, a->err);
-	restore_margin(a, out);
-	return st;
-}
-
-enum oom_status oom_answer_search(struct oom_evaluator *ev, const struct oom_question *q,
-				  struct oom_search *out, struct oom_error *err)
-{
-	struct asker a;
-	enum oom_status st = asker_start(&a, ev, q, err);
-
-	if (!st && !a.q.capacity_bytes)
-		st = oom_error_set(err, OOM_ERR_INVALID, "%s", ASKER_NO_CARD);
-	if (!st)
-		st = search_alone(&a, out);
 	asker_finish(&a);
 	return st;
 }
