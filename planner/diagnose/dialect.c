@@ -1,8 +1,7 @@
 /* What each program calls the things that can be changed: finding the words of a lever.
  *
  * The words are rows of dialect_training.c, dialect_fields.c, dialect_serving.c, dialect_drawing.c, dialect_runtimes.c and
- * dialect_tasks.c. A lever
- * that a dialect leaves out is its base's; "" says that the program has none. */
+ * dialect_tasks.c. A lever that a dialect leaves out is its base's; "" says that the program has none. */
 #include <string.h>
 
 #include "answer.h"
