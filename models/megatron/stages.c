@@ -81,10 +81,15 @@ static bool is_moe(const struct oom_megatron *m, int64_t i)
 	return true;
 }
 
+/* Mostly they are all alike, and a search asks for thousands of layouts. */
+static bool layers_alike(const struct oom_megatron *m)
+{
+	return !m->experts || (!m->dense_layers && !*m->moe_layer_freq);
+}
+
 static void add_layers(const struct oom_megatron *m, struct mg_chunk *c, int64_t first, int64_t n)
 {
-	/* mostly they are all alike, and a search asks for thousands of layouts */
-	if (n > 0 && (!m->experts || (!m->dense_layers && !*m->moe_layer_freq))) {
+	if (n > 0 && layers_alike(m)) {
 		*(m->experts ? &c->moe : &c->dense) += n;
 		return;
 	}
@@ -140,41 +145,62 @@ static int64_t of_rank(const struct oom_megatron *m, int64_t r)
 	return m->pp > ends && left > 0 ? left / (m->pp - ends) : 0;
 }
 
-/* Layers of stage k, which may be none. */
-static int64_t of_stage(const struct oom_megatron *m, int64_t k)
+/* What is the same of all stages. */
+struct split {
+	int64_t stages, chunks, up;     /* up: layers of a stage, rounded up */
+	int64_t each, more;             /* and rounded down; the first stages that have one more */
+	int64_t first, last;            /* layers whose place the embedding and the loss take */
+};
+
+static struct split split_of(const struct oom_megatron *m)
 {
-	const int64_t n = stages_of(m), v = m->vpp ? m->vpp : 1, up = (m->layers + n - 1) / n;
+	const int64_t n = stages_of(m);
 	const bool balanced = m->split == OOM_MG_SPLIT_BALANCED,
 		   ends = balanced || m->split == OOM_MG_SPLIT_ENDS;
-	const int64_t first = ends || m->account_embedding, last = ends || m->account_loss,
-		      all = m->layers + first + last;
+	struct split s = {.stages = n, .chunks = m->vpp ? m->vpp : 1, .first = ends || m->account_embedding,
+			  .last = ends || m->account_loss};
+	const int64_t all = m->layers + s.first + s.last;
+
+	s.up = (m->layers + n - 1) / n;
+	s.each = all / n;
+	s.more = balanced ? all % n : 0;
+	return s;
+}
+
+/* Layers of stage k, which may be none. */
+static int64_t of_stage(const struct oom_megatron *m, const struct split *s, int64_t k)
+{
 	int64_t here;
 
 	if (m->first_stage_layers || m->last_stage_layers)
-		return of_rank(m, k % m->pp) / v;
+		return of_rank(m, k % m->pp) / s->chunks;
 	if (m->split == OOM_MG_SPLIT_UP) {
-		here = m->layers - k * up;
-		return here > up ? up : here > 0 ? here : 0;
+		here = m->layers - k * s->up;
+		return here > s->up ? s->up : here > 0 ? here : 0;
 	}
-	here = all / n + (balanced && k < all % n) - (k == 0 ? first : 0) -
-	       (k == n - 1 ? last : 0);
+	here = s->each + (k < s->more) - (k == 0 ? s->first : 0) - (k == s->stages - 1 ? s->last : 0);
 	return here > 0 ? here : 0;
 }
 
 size_t oom_mg_chunks(const struct oom_megatron *m, int64_t r, struct mg_chunk out[MG_CHUNKS])
 {
 	const int64_t v = m->vpp ? (m->vpp < MG_CHUNKS ? m->vpp : MG_CHUNKS) : 1;
-	int64_t before = 0, j = 0;
+	struct split s;
+	int64_t before = 0, k = 0;
 
 	memset(out, 0, sizeof(out[0]) * (*m->layout ? MG_CHUNKS : (size_t)v));
 	if (*m->layout)
 		return from_layout(m, r, out);
-	for (int64_t k = 0; j < v; k++) {
-		const int64_t here = of_stage(m, k);
+	s = split_of(m);
+	for (int64_t j = 0; j < v; j++, k++) {
+		const int64_t mine = j * m->pp + r;
 
-		if (k % m->pp == r)
-			add_layers(m, &out[j++], before, here);
-		before += here;
+		/* which layers come before matters where some are others */
+		for (; k < mine && !layers_alike(m); k++)
+			before += of_stage(m, &s, k);
+		k = mine;
+		add_layers(m, &out[j], before, of_stage(m, &s, k));
+		before += layers_alike(m) ? 0 : of_stage(m, &s, k);
 	}
 	out[0].embedding = r == 0;
 	out[v - 1].loss = r == m->pp - 1;
@@ -259,18 +285,18 @@ static size_t put(char *out, size_t cap, size_t n, char letter, int64_t times)
 
 void oom_mg_write_layout(const struct oom_megatron *m, char *out, size_t cap)
 {
-	const int64_t stages = stages_of(m);
+	const struct split s = split_of(m);
 	size_t n = 0;
 
 	out[0] = 0;
 	if (m->split == OOM_MG_SPLIT_EVEN || m->split == OOM_MG_SPLIT_ENDS)
 		return;
-	for (int64_t k = 0; k < stages; k++) {
+	for (int64_t k = 0; k < s.stages; k++) {
 		n = put(out, cap, n, '|', k > 0);
 		n = put(out, cap, n, 'E', k == 0);
-		n = put(out, cap, n, 't', of_stage(m, k));
-		n = put(out, cap, n, 'm', k == stages - 1 ? m->mtp_layers : 0);
-		n = put(out, cap, n, 'L', k == stages - 1);
+		n = put(out, cap, n, 't', of_stage(m, &s, k));
+		n = put(out, cap, n, 'm', k == s.stages - 1 ? m->mtp_layers : 0);
+		n = put(out, cap, n, 'L', k == s.stages - 1);
 	}
 	if (n >= cap)
 		out[0] = 0;             /* longer than the knob: nothing rather than a part */

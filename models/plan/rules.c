@@ -233,12 +233,12 @@ bool oom_rule_concerns(const struct oom_rule *r, const struct oom_option *k)
 const struct oom_rule *oom_plan_broken(const struct oom_plan *plan, const struct oom_option *open)
 {
 	for (size_t word = 0; word < WORDS; word++) {
-		uint64_t bits = in_question(plan, word);
+		for (uint64_t bits = in_question(plan, word); bits; bits &= bits - 1) {
+			const struct oom_rule *r = &rules[64 * word + (size_t)__builtin_ctzll(bits)];
 
-		for (size_t i = 64 * word; bits; i++, bits >>= 1)
-			if (bits & 1 && broken(&rules[i], plan) &&
-			    !(open && oom_rule_concerns(&rules[i], open)))
-				return &rules[i];
+			if (broken(r, plan) && !(open && oom_rule_concerns(r, open)))
+				return r;
+		}
 	}
 	return NULL;
 }
