@@ -131,6 +131,7 @@ struct oom_plan {
 	int64_t gpus;               /* ranks over all nodes */
 	int64_t nodes;
 	int64_t gpus_per_node;      /* 0 = gpus / nodes; see oom_plan_settle */
+	int64_t network_gbps;       /* of a machine, to others; 0 = as struct oom_gpu says, or a guess */
 	int64_t zero_stage;         /* 0..3; FSDP: 2 = SHARD_GRAD_OP, 3 = FULL_SHARD */
 	/* degrees of parallelism; sp is a flag; vpp: model chunks per pipeline rank */
 	int64_t tp, sp, pp, vpp, cp, ep;

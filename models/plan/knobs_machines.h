@@ -27,6 +27,10 @@
  .summary = "GPUs of one machine; gpus or nodes follow from it (0: gpus / nodes)",
  .setting = "--nproc_per_node", .source = "torchrun",
  .aliases = ALSO(AS("nproc-per-node"), AS("num-gpus-per-node"), AS("n-gpus-per-node"))},
+{KNOB("network-gbps", "network_gbps", network_gbps), COUNT(0, 1e6, 0), .machine = true,
+ .summary = "what one machine's network carries to others, in Gb/s, for the step time (0: as the list of machines says, "
+	    "or guessed by the generation of cards)",
+ .setting = "ibstat, ethtool", .source = "models/step/time/cards.c"},
 {KNOB("zero", "zero_stage", zero_stage), COUNT(0, 3, 0),
  .summary = "ZeRO stage (FSDP: 0 NO_SHARD, 2 SHARD_GRAD_OP, 3 FULL_SHARD)",
  .setting = "zero_optimization.stage", .source = "arXiv:1910.02054",

@@ -55,6 +55,8 @@ static struct oom_plan launched(const struct finder *f, const struct oom_gpu *ca
 	p.gpus = gpus;
 	p.nodes = nodes;
 	p.gpus_per_node = 0;            /* the machine's */
+	if (card->network_gbps > 0)
+		p.network_gbps = 0;     /* too */
 	if (p.compute_capability <= 0)
 		p.compute_capability = card->compute_capability;
 	finder_lay_batch(f, &p);

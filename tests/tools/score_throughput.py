@@ -117,6 +117,17 @@ def targets_of(row):
     here = ["c_attn"] if "bigcode" in row["model"] else [n for n in names if n != "c_attn"]
     return "+".join(here)
 
+def network_of(text, gpus, nodes):
+    """Gb/s of a machine to others, where the table says so for a machine, a GPU, or by its adapters."""
+    m = re.search(r"(?:(\d+) x )?(\d+) (Gb/s|Gbps|GB/s)( RoCE)?( RDMA| a GPU| per GPU| a node| a machine|$)", text)
+    if not m or nodes < 2 or not (m[1] or m[5]) or text.startswith("NVLink in nodes"):
+        return 0
+    each = gpus // nodes if m[5] in (" a GPU", " per GPU") else int(m[1] or 1)
+    return each * int(m[2]) * (8 if m[3] == "GB/s" else 1)
+
+# What some sources' own code does and the table has no word for.
+OWN_ADAPTERS = ("AnswerDotAI/", "QwenLM/")      # in 16 bit: fsdp_qlora's training loop, PEFT before 0.11
+
 def knobs_of(row):
     if "knobs" in row:
         p = dict(x.split("=", 1) for x in row["knobs"].split())
@@ -125,8 +136,10 @@ def knobs_of(row):
     tp, pp, cp, ep = n("tp"), n("pp"), n("cp"), n("ep")
     engine = next(e for word, e in ENGINES if row["engine"].startswith(word))
     zero = n("zero", 0)
-    if max(tp, pp, cp, ep) > 1:
+    if max(tp, pp, cp, ep) > 1 and engine != "fsdp2":
         engine = "megatron"
+    if engine == "megatron" and zero < 2 and row["source"].startswith("bigscience-workshop/"):
+        engine = "megatron-deepspeed"           # its fork of 2021, whatever part of DeepSpeed a run used
     if engine in ("hf",) or n("n_gpus") == 1:
         zero = 0
     if engine == "hf" and zero:
@@ -140,9 +153,11 @@ def knobs_of(row):
         p["nodes"] = max(1, (p["gpus"] + 71) // 72) if row["gpu"].startswith("GB") else max(1, p["gpus"] // 8)
         while p["gpus"] % p["nodes"]:
             p["nodes"] += 1
+    network = network_of(row["interconnect"], p["gpus"], p.get("nodes", 1))
+    if network: p["network_gbps"] = network
     if p["grad_ckpt"] == "not stated":
         p["grad_ckpt"] = "none"
-    if p["grad_ckpt"] == "selective" and engine != "megatron":
+    if p["grad_ckpt"] == "selective" and not engine.startswith("megatron") and engine != "fsdp2":
         p["grad_ckpt"] = "full"
     p["attn"] = "eager" if row["attention"].startswith("eager") else row["attention"]
     p["loss"] = "fused" if row["loss"].startswith(("fused", "triton")) else "sliced" if row["loss"] == "sliced" else "plain"
@@ -151,7 +166,7 @@ def knobs_of(row):
     if row["compile"] == "yes" or row["engine"] == "llm.c": p["compile"] = 1
     if row["fp8"] != "no":
         p["fp8"] = next((w for a, w in (("MX", "mxfp8"), ("NV", "nvfp4"), ("row", "rowwise")) if row["fp8"].startswith(a)), "tensorwise")
-    if engine == "megatron":
+    if engine.startswith("megatron") or max(tp, pp, cp) > 1:
         p |= dict(tp=tp, pp=pp, cp=cp, ep=ep, vpp=n("vpp"), sp=int(tp > 1), lora_r=0)
         if "Ulysses" in row["notes"] or "xtuner" in row["engine"]: p["cp-comm"] = "a2a"
         p["optimizer"] = "adamw"
@@ -161,6 +176,8 @@ def knobs_of(row):
         if p["lora_r"] and "embedding and head trained" in row["notes"]:
             p["modules_to_save"] = "embed_tokens+lm_head"
         p["qlora"] = int(row["quant"] != "none")
+        if p["qlora"] and row["source"].startswith("AnswerDotAI/"): p["quant_storage"] = "own"
+        if row["source"].startswith(OWN_ADAPTERS) and p["lora_r"]: p["autocast_adapter_dtype"] = 0
         if "baseline-peft-bnb" in row["notes"] and "amp" in row["precision"]: p["kbit_prepare"] = 1
         if "params" in row["offload"]: p["offload-params"] = "cpu"
         if "optimizer" in row["offload"] and engine == "deepspeed": p["offload-optimizer"] = "cpu"

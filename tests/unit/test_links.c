@@ -93,6 +93,12 @@ static void networks(void **state)
 	g.network_gbps = 100;
 	oom_speed_of(&g, &p, &s);
 	assert_true(fabs(s.network / (100.0 / 8 / 8 * 0.75e9) - 1) < 1e-9);
+	/* the plan's own comes before its card's, and serves without one */
+	p.network_gbps = 800;
+	oom_speed_of(&g, &p, &s);
+	assert_true(fabs(s.network / (800.0 / 8 / 8 * 0.75e9) - 1) < 1e-9);
+	oom_speed_of(NULL, &p, &s);
+	assert_true(fabs(s.network / (800.0 / 8 / 8 * 0.75e9) - 1) < 1e-9);
 }
 
 /* Trays of four cards that NVLink joins: 72 are as one machine, more are several. */

@@ -29,7 +29,7 @@ static const struct oom_card_class classes[] = {
 	{"amd", "CDNA4", 0, true, true, "CDNA 4", 0.48, 1.5, 0.32, 0.775, 357, 256, 0.068, 18, 10, 50 * GB, 0},
 	{"intel", NULL, 0, false, true, "Gaudi", 0.77, 0.965, 0.48, 0.90, 0, 0, 0.25, 18, 10, 37 * GB, 2},
 	{"nvidia", NULL, 3, false, false, "before Volta", 0.80, 0.06, 0.50, 0.75, 32, 56, 1, 18, 10, 3 * GB, 0},
-	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 18, 10, 3.1 * GB, 4},
+	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 18, 10, 3.1 * GB, 5},
 	{"nvidia", NULL, 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 18, 10, 3 * GB, 1},
 	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 18, 10, 25 * GB, 20},
 	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 18, 10, 3 * GB, 3},
@@ -188,6 +188,11 @@ void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *p, struct oo
 	oom_speed_as(oom_card_class(gpu), gpu, p, s);
 }
 
+double oom_network_gbps(const struct oom_plan *p, const struct oom_gpu *gpu)
+{
+	return p->network_gbps > 0 ? (double)p->network_gbps : gpu ? gpu->network_gbps : 0;
+}
+
 static bool in_bf16(const struct oom_plan *p)
 {
 	return p->precision == OOM_BF16 || p->precision == OOM_AMP_BF16 || p->precision == OOM_BF16_AMP;
@@ -233,11 +238,11 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	s->engine_s = c->engine_us * 1e-6;
 	s->pcie = pcie(gpu);
 	s->link = link_of(gpu, s->pcie, &s->nvlink);
-	if (gpu && gpu->network_gbps > 0) {
+	if (oom_network_gbps(p, gpu) > 0) {
 		/* a machine's, which its GPUs share */
 		const double each = p->gpus > p->nodes ? (double)p->gpus / (double)p->nodes : 1;
 
-		network = gpu->network_gbps / 8 * GB / each;
+		network = oom_network_gbps(p, gpu) / 8 * GB / each;
 	}
 	s->network = network * OOM_NETWORK_REACHED;
 	if (s->network > s->link)

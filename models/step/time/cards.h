@@ -47,6 +47,8 @@ void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *plan, struct
 /* As if the card were of that class: what fits and their tests try. */
 void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		  const struct oom_plan *plan, struct oom_speed *out);
+/* Of a machine, to others: the plan's own before its card's; 0: nobody says. */
+double oom_network_gbps(const struct oom_plan *plan, const struct oom_gpu *gpu);
 size_t oom_card_class_count(void);
 const struct oom_card_class *oom_card_class_at(size_t i);
 

@@ -131,7 +131,7 @@ static void gradients(const struct facts *f)
 	    (double)f->eval->grad_bytes / 1e9, (double)f->eval->param_bytes / 1e9,
 	    (long long)(oom_plan_data_parallel(f->plan) * f->plan->cp), (long long)f->plan->zero_stage,
 	    f->speed.link / 1e9, f->speed.network / 1e9,
-	    f->plan->nodes > 1 && !(f->gpu && f->gpu->network_gbps > 0) ? " (a guess: no network was named)" :
+	    f->plan->nodes > 1 && !(oom_network_gbps(f->plan, f->gpu) > 0) ? " (a guess: no --network-gbps was named)" :
 									      "");
 }
 

@@ -314,7 +314,7 @@ static double unknown_class(const struct oom_card_class *c)
 
 static double guess(const struct step *s, const struct oom_gpu *gpu, enum oom_time_part part)
 {
-	const bool told = gpu && gpu->network_gbps > 0;
+	const bool told = oom_network_gbps(s->plan, gpu) > 0;
 
 	switch (part) {
 	case OOM_TIME_LAUNCHES: return 0.7;             /* the processor is not known */
