@@ -150,6 +150,29 @@ static void gradients(void **state)
 	assert_true(t.part_s[OOM_TIME_GRADIENTS] < 0.2);
 }
 
+/* FSDP2 gathers tensor-wise fp8 weights in 8 bits (torchao, enable_fsdp_float8_all_gather), row-wise ones in 16. */
+static void gathers_in_8_bits(void **state)
+{
+	const struct oom_gpu g = card("PCIe 4.0", 8.9);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double wide, row, narrow;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	p.gpus = 2;
+	p.engine = OOM_ENGINE_FSDP2;
+	p.zero_stage = 3;
+	p.precision = OOM_BF16;
+	e.param_bytes = 11250000000;
+	wide = oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS];
+	p.fp8 = OOM_FP8_ROWWISE;
+	row = oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS];
+	p.fp8 = OOM_FP8_TENSORWISE;
+	narrow = oom_step_time(&p, &e, &g).part_s[OOM_TIME_GRADIENTS];
+	assert_true(wide > 0 && fabs(row / wide - 1) < 1e-9 && fabs(narrow / wide - 0.5) < 1e-3);
+}
+
 /* Ranks of one sequence reduce and gather with those of other data (megatron/core/parallel_state.py, the data-parallel group
  * with context parallelism); stages are outermost in the order of ranks, tensor ranks innermost. */
 static void groups(void **state)
@@ -299,6 +322,7 @@ int main(void)
 		cmocka_unit_test(bubbles),
 		cmocka_unit_test(gradients),
 		cmocka_unit_test(groups),
+		cmocka_unit_test(gathers_in_8_bits),
 		cmocka_unit_test(waiting),
 		cmocka_unit_test(hosts),
 		cmocka_unit_test(fused_updates),

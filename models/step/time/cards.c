@@ -142,21 +142,25 @@ static double sustained(const struct oom_gpu *gpu, double units, double per_watt
 #define FP32_UNITS 0.85
 #define FP32_PER_WATT 0.12
 
-/* How much faster products are in fewer bits, the casts included: from end-to-end effects (torchtitan
- * 1.29 and llm-foundry 1.35 with products six to seven tenths of the step; row-wise 0.92 to 1.05;
- * Megatron-Bridge MXFP8 1.16, NVFP4 1.04 over that). */
-static const double narrower[] = {
-	[OOM_FP8_NONE] = 1, [OOM_FP8_TENSORWISE] = 1.6, [OOM_FP8_ROWWISE] = 1.05,
-	[OOM_FP8_BLOCKWISE] = 1.3, [OOM_FP8_MXFP8] = 1.35, [OOM_FP8_NVFP4] = 1.5,
+/* How much faster products are in fewer bits, and what casting an element that they read takes: row-wise and later
+ * recipes with the casts in it, from end-to-end effects (row-wise 0.92 to 1.05; Megatron-Bridge MXFP8 1.16, NVFP4 1.04 over
+ * that). Tensor-wise on Hopper they are twice as fast, and each element is read in 16 bits and written in 8, for two products
+ * in two orders: 4 bytes, less where torch.compile casts within other kernels. So the gain grows with a layer's width:
+ * torchtitan publishes 1.28 for 8B and 1.62 for 405B, llm-foundry 1.35, NVIDIA's DGX Cloud 1.3. */
+static const struct narrower {
+	double times, cast;
+} narrower[] = {
+	[OOM_FP8_NONE] = {1, 0}, [OOM_FP8_TENSORWISE] = {2, 4}, [OOM_FP8_ROWWISE] = {1.05, 0},
+	[OOM_FP8_BLOCKWISE] = {1.3, 0}, [OOM_FP8_MXFP8] = {1.35, 0}, [OOM_FP8_NVFP4] = {1.5, 0},
 };
 
 /* The same of TransformerEngine's products from Blackwell on, whose formats are the units' own and where power
  * ends 16-bit products first: half of the rows of Megatron-Bridge's performance summaries (26.02 to 26.06), the
  * other half of which they hold on (README.md). */
 #define TE_NARROW_FROM 10
-static const double te_narrower[] = {
-	[OOM_FP8_NONE] = 1, [OOM_FP8_TENSORWISE] = 2.0, [OOM_FP8_ROWWISE] = 1.8,
-	[OOM_FP8_BLOCKWISE] = 1.8, [OOM_FP8_MXFP8] = 1.8, [OOM_FP8_NVFP4] = 3.0,
+static const struct narrower te_narrower[] = {
+	[OOM_FP8_NONE] = {1, 0}, [OOM_FP8_TENSORWISE] = {2.0, 0}, [OOM_FP8_ROWWISE] = {1.8, 0},
+	[OOM_FP8_BLOCKWISE] = {1.8, 0}, [OOM_FP8_MXFP8] = {1.8, 0}, [OOM_FP8_NVFP4] = {3.0, 0},
 };
 
 /* From Hopper on cuDNN's attention, which TransformerEngine calls, leaves PyTorch's behind: on an H100
@@ -202,6 +206,7 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		  const struct oom_plan *p, struct oom_speed *s)
 {
 	double peak = 312, network = c->network;
+	const struct narrower *bits;
 
 	s->of = c;
 	if (gpu) {
@@ -231,8 +236,9 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	if (oom_engine_core_layers(p) && p->attn != OOM_ATTN_EAGER && gpu &&
 	    gpu->compute_capability >= TE_FROM)
 		s->attention *= TE_ATTENTION;
-	s->products *= oom_engine_of(p)->core_layers && c->from >= TE_NARROW_FROM ? te_narrower[p->fp8] :
-										    narrower[p->fp8];
+	bits = oom_engine_of(p)->core_layers && c->from >= TE_NARROW_FROM ? &te_narrower[p->fp8] : &narrower[p->fp8];
+	s->products *= bits->times;
+	s->cast_bytes = bits->cast;
 	s->memory = (gpu && gpu->bandwidth_gb_s > 0 ? gpu->bandwidth_gb_s : 1555) * GB * c->memory;
 	s->python_s = c->python_us * 1e-6;
 	s->engine_s = c->engine_us * 1e-6;

@@ -119,7 +119,7 @@ static double compute(struct step *s)
 				 w->wide_flops / s->speed.wide +
 				 (w->batched_flops - w->wide_batched_flops) / s->speed.batched +
 				 w->wide_batched_flops / s->speed.wide_batched,
-		     traffic = w->bytes * (s->plan->compile ? COMPILED_BYTES : 1) /
+		     traffic = (w->bytes + w->written * s->speed.cast_bytes) * (s->plan->compile ? COMPILED_BYTES : 1) /
 			       s->speed.memory,
 		     unpacking = hidden(w->unpacked * UNPACK_BYTES / s->speed.memory,
 					w->unpacked * UNPACK_WORK / s->speed.fp32),
@@ -201,6 +201,13 @@ static bool autocasts(const struct oom_plan *p)
  * 034; only that cluster's complete rows are known, so this is estimated). */
 #define MODULE_BY_MODULE 2.0
 
+/* torchao's tensor-wise weights are cast before they are gathered (enable_fsdp_float8_all_gather, which torchtitan's
+ * published runs and torchao's recipe set); row-wise ones are not. */
+static bool gathers_8_bits(const struct oom_plan *p)
+{
+	return p->fp8 == OOM_FP8_TENSORWISE && oom_engine_of(p)->gathers_apart && p->zero_stage >= 3;
+}
+
 /* Data parallelism beside `computing` seconds of a step. */
 static void reduce(struct step *s, double computing)
 {
@@ -214,7 +221,7 @@ static void reduce(struct step *s, double computing)
 		     units = s->work->units > 1 ? s->work->units : 1, inner = (double)p->tp,
 		     /* FSDP and ZeRO gather in the format that is computed in */
 		     weights = (double)e->param_bytes *
-			       (engine->wraps_units && autocasts(p) ? 0.5 : 1),
+			       (engine->wraps_units && autocasts(p) ? 0.5 : 1) * (gathers_8_bits(p) ? 0.5 : 1),
 		     gradients = (double)e->grad_bytes;
 	const struct oom_peers all = peers(s, D, inner < s->in_node ? inner : s->in_node);
 	struct oom_peers shard = all;

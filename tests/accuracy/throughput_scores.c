@@ -1,0 +1,127 @@
+/* Scores of the rows, and of groups of them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "throughput.h"
+
+int by_size(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct score score(group_fn of, const char *group)
+{
+	static double q[MAX_ROWS];
+	struct score s = {0};
+
+	for (size_t i = 0; i < all.n; i++) {
+		const struct row *r = &all.rows[i];
+
+		if (!r->complete || (group && strcmp(of(r), group)))
+			continue;
+		q[s.n++] = r->predicted / r->published;
+		s.nearer += off(r) <= log(1.25);
+		s.near += off(r) <= log(1.5);
+		s.held += r->low <= r->published && r->published <= r->high;
+	}
+	if (!s.n)
+		return s;
+	qsort(q, s.n, sizeof(*q), by_size);
+	s.median = s.n % 2 ? q[s.n / 2] : (q[s.n / 2 - 1] + q[s.n / 2]) / 2;
+	s.p10 = q[s.n / 10];
+	s.p90 = q[s.n - 1 - s.n / 10];
+	s.nearer /= (double)s.n;
+	s.near /= (double)s.n;
+	s.held /= (double)s.n;
+	return s;
+}
+
+static void print_score(const char *name, struct score s)
+{
+	if (s.n)
+		printf("| %-28s | %4zu | %5.2f | %5.2f | %5.2f | %3.0f | %3.0f | %3.0f |\n", name, s.n,
+		       s.median, s.p10, s.p90, 100 * s.nearer, 100 * s.near, 100 * s.held);
+}
+
+const char *card(const struct row *r)
+{
+	return r->card;
+}
+
+const char *engine(const struct row *r)
+{
+	return r->engine;
+}
+
+const char *nodes(const struct row *r)
+{
+	return r->plan.gpus == 1 ? "1 GPU" : r->plan.nodes == 1 ? "1" : r->plan.nodes <= 8 ? "2-8" : "9+";
+}
+
+const char *size(const struct row *r)
+{
+	return r->params < 1e9 ? "< 1B" : r->params < 1e10 ? "1-10B" : r->params < 1e11 ? "10-100B" : "100B+";
+}
+
+/* Whether anyone else published rows of the row's class of cards. */
+static const char *known(const struct row *r)
+{
+	return sources_of(r->cls, r->source) ? "others' rows" : "no rows";
+}
+
+static const char *source(const struct row *r)
+{
+	return r->source;
+}
+
+static void print_groups(const char *title, group_fn of)
+{
+	for (size_t i = 0; i < all.n; i++) {
+		char name[140];
+		bool first = all.rows[i].complete;
+
+		for (size_t k = 0; first && k < i; k++)
+			first = !all.rows[k].complete || strcmp(of(&all.rows[k]), of(&all.rows[i]));
+		snprintf(name, sizeof(name), "%s %s", title, of(&all.rows[i]));
+		if (first)
+			print_score(name, score(of, of(&all.rows[i])));
+	}
+}
+
+void print_scores(void)
+{
+	printf("| rows | n | median | p10 | p90 | within 1.25 | within 1.5 | in the interval |\n"
+	       "|---|---|---|---|---|---|---|---|\n");
+	print_score("all", score(NULL, NULL));
+	print_groups("card", card);
+	print_groups("engine", engine);
+	print_groups("nodes", nodes);
+	print_groups("size", size);
+	print_groups("source", source);
+	print_groups("class known from", known);
+}
+
+/* Pairs on one set-up that were published 3 % apart and more: how many stand in that order. */
+double ordered(void)
+{
+	size_t right = 0, pairs = 0;
+
+	for (size_t i = 0; i < all.n; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct row *a = &all.rows[i], *b = &all.rows[k];
+			const double d = log(a->published / b->published);
+
+			if (!a->complete || !b->complete || strcmp(a->source, b->source) ||
+			    strcmp(a->model, b->model) || strcmp(a->card, b->card) ||
+			    a->plan.gpus != b->plan.gpus || fabs(d) < log(1.03))
+				continue;
+			pairs++;
+			right += d * log(a->predicted / b->predicted) > 0;
+		}
+	printf("pairs ordered right: %zu of %zu\n", right, pairs);
+	return pairs ? (double)right / (double)pairs : 0;
+}
