@@ -8,4 +8,8 @@
 struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const struct oom_plan *plan,
 				      const struct oom_eval *eval, const struct oom_gpu *gpu);
 
+/* interval.c: by what factor a step that takes `total` seconds, so many of them in each part, may take longer or less. */
+double oom_time_spread(const struct oom_card_class *c, const struct oom_plan *plan, const struct oom_gpu *gpu,
+		       const double part[OOM_TIME_PART_COUNT], double total);
+
 #endif

@@ -1,0 +1,63 @@
+/* How far off a step time may be. */
+#include <math.h>
+
+#include "steptime_as.h"
+
+/* Residuals of the published rows, all classes of cards together: for one GPU, for one node, and for several. */
+double oom_step_time_interval(const struct oom_plan *p)
+{
+	return p->gpus <= 1 ? 1.35 : p->nodes <= 1 ? 1.38 : 1.45;
+}
+
+/* How far off a step may be, as a logarithm: what published rows of one set-up scatter by; how well
+ * its class of cards is known; and each part that is a guess, by its share of the step.  The first
+ * two are what rows of sources left out of a fit were off by (README.md, tests/accuracy/throughput.c
+ * --cross); of the parts, those that few rows show are given twice the factor that seemed likely. */
+#define SCATTER 0.19
+#define OVER_NODES 0.15
+
+static double unknown_class(const struct oom_card_class *c)
+{
+	/* nobody's rows: a generation of a maker whose others are known, or another maker's cards */
+	if (!c->sources)
+		return *c->vendor ? 0.40 : 0.80;
+	return c->sources >= 4 ? 0.12 : c->sources == 3 ? 0.25 : c->sources == 2 ? 0.28 : 0.30;
+}
+
+static double guess(const struct oom_plan *p, const struct oom_gpu *gpu, enum oom_time_part part)
+{
+	const bool told = oom_network_gbps(p, gpu) > 0;
+
+	switch (part) {
+	case OOM_TIME_LAUNCHES: return 0.7;             /* the processor is not known */
+	case OOM_TIME_UNPACKING: return 0.4;
+	/* packed samples attend to themselves alone, and how long they are nobody said: from almost nothing to all of it */
+	case OOM_TIME_ATTENTION: return p->packing ? 0.7 : 0;
+	case OOM_TIME_HOST: return 0.6;                 /* nor its memory */
+	case OOM_TIME_BUBBLE: return 0.25;
+	case OOM_TIME_TENSOR:
+	case OOM_TIME_EXPERT:
+	case OOM_TIME_CONTEXT: return 0.4;
+	case OOM_TIME_PIPELINE:
+	case OOM_TIME_GRADIENTS: return p->nodes > 1 && !told ? 0.7 : 0.4;
+	case OOM_TIME_PRODUCTS: return p->fp8 ? 0.25 : 0;
+	case OOM_TIME_TRAFFIC: return p->compile ? 0.3 : 0;
+	default: return 0;
+	}
+}
+
+double oom_time_spread(const struct oom_card_class *c, const struct oom_plan *p, const struct oom_gpu *gpu,
+		       const double part[OOM_TIME_PART_COUNT], double total)
+{
+	const double class = unknown_class(c);
+	double sum = SCATTER * SCATTER + class * class;
+
+	if (p->nodes > 1)
+		sum += OVER_NODES * OVER_NODES;
+	for (int i = 0; i < OOM_TIME_PART_COUNT && total > 0; i++) {
+		const double u = guess(p, gpu, (enum oom_time_part)i) * part[i] / total;
+
+		sum += u * u;
+	}
+	return exp(sqrt(sum));
+}
