@@ -22,7 +22,11 @@ extern "C" {
 	X(OOM_BASE_HQQ, "hqq", "4 bit in groups of 64 (HQQ's PyTorch back end: estimated)", "", \
 	  "hqq core/quantize.py, HQQLinear", OOM_SCIENCE) \
 	X(OOM_BASE_GPTQ8, "gptq-8bit", "8 bit in groups of 128 (GPTQModel's Triton kernel: estimated)", "", \
-	  "GPTQModel nn_modules/triton_utils/dequant.py, arXiv:2210.17323", OOM_SCIENCE)
+	  "GPTQModel nn_modules/triton_utils/dequant.py, arXiv:2210.17323", OOM_SCIENCE) \
+	X(OOM_BASE_LIGHTNING, "lightning", "bitsandbytes' 4 bit in every linear layer, the head too (Lightning's plugin, which litgpt has)", \
+	  "", "lightning fabric/plugins/precision/bitsandbytes.py", OOM_SCIENCE) \
+	X(OOM_BASE_LITGPT, "litgpt", "the same, and a table of words that gets a gradient which nothing steps (litgpt 0.5)", \
+	  "", "litgpt finetune/lora.py main(): StableEmbedding", OOM_SCIENCE)
 
 /* FSDP flattens parameters of one floating type, and ZeRO-3 divides such ones (PEFT's guides to both). */
 #define OOM_QUANT_STORAGES(X) \

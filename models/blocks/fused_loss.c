@@ -248,14 +248,21 @@ static struct oom_val in_parts(struct oom_tape *t, const struct oom_arch *a, str
 	enum { QUARTERS = 4 };
 	const uint16_t rows = oom_len_ceil(t, t->m_b, QUARTERS);
 	const struct oom_dim d = {h.width, h.text}, v = {a->vocab, "vocab_size"};
-	struct oom_val w, own[QUARTERS], full, loss = oom_none();
+	struct oom_val w = oom_none(), own[QUARTERS], full, loss = oom_none();
+	struct oom_linear l;
 
 	t->vocab = a->vocab;
 	t->fused = true;
 	t->scope = name;
-	w = oom_head_weight(t, a, h, embed, name);
-	for (int i = 0; i < QUARTERS; i++)
-		own[i] = oom_op_matmul_param(t, name, oom_op_slice(t, oom_keep(h), rows, d), oom_share(t, w), oom_none(), v);
+	if (a->tie)
+		w = oom_head_weight(t, a, h, embed, name);
+	else if (!oom_linear_open(t, &l, name, h.width, v, OOM_IS_HEAD))
+		return h;
+	for (int i = 0; i < QUARTERS; i++) {
+		full = oom_op_slice(t, oom_keep(h), rows, d);
+		own[i] = a->tie ? oom_op_matmul_param(t, name, full, oom_share(t, w), oom_none(), v) :
+				  oom_linear_run(t, &l, full);
+	}
 	for (int i = 0; i < QUARTERS; i++) {
 		full = oom_op_cast(t, oom_share(t, own[i]), OOM_F32);
 		if (full.node >= 0 && full.sto != own[i].sto)

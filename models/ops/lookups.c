@@ -35,11 +35,11 @@ struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, stru
 		ids.mono = oom_len_minus(t, t->m_b, (uint64_t)t->plan->virtual_tokens);
 	if (w.node <= -2)
 		w = oom_saved_copy(t, oom_table_module(&t->params[-2 - w.node]), w);
+	oom_quantised_table(t, vocab, dim.n);
 	rows = oom_token_rows(t, w);
 	y = oom_embedding_lookup(t, rows, oom_keep(ids), dim);
 	if (rows.node != w.node)
 		oom_drop(t, rows);
-	(void)vocab;                            /* the table knows its rows */
 	y = oom_lora_embedding(t, y, w, ids, dim);
 	oom_done(t, ids);
 	return y;

@@ -169,6 +169,8 @@ struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear 
 				    struct oom_val x);
 /* True if a layer with these flags is quantised; what its library keeps beside the weight is then made. */
 bool oom_quantised_open(struct oom_tape *t, uint64_t out, uint64_t in, unsigned flags);
+/* What is held beside a table of words in a model whose layers are quantised. */
+void oom_quantised_table(struct oom_tape *t, uint64_t rows, uint64_t width);
 /* How PEFT adds LoRA's result to that of a quantised layer (peft/tuners/lora/{bnb,gptq,awq,hqq}.py): as for any
  * other layer; to a clone of it; in the result's type; in fp32, followed by a cast. */
 enum oom_lora_over {

@@ -220,7 +220,6 @@ static struct oom_val hqq_product(struct oom_tape *t, const char *name, int32_t 
 
 /* ---- the formats ---- */
 
-
 struct format {
 	size_t (*blocks)(const struct packed *w, uint64_t block[OOM_QUANTISED_BLOCKS]);
 	uint32_t group;         /* elements of a row that share a scale, unless the checkpoint says; 0: it has no say */
@@ -240,6 +239,9 @@ struct format {
 	/* how long it takes to make a weight whole, in NF4's times; 0: its products read the codes */
 	double unpacks;
 	bool repeats;           /* backward repeats the weight for every sequence of the batch */
+	bool head;              /* the head is stored so, too */
+	uint8_t tables;         /* of words, in the type of the model, that are held beside the one in use */
+	bool through_fp16;      /* dequantised to fp16, which is what was quantised, before it is cast to the type of the product */
 	enum oom_lora_over over;
 };
 
@@ -252,6 +254,16 @@ static const struct format four_bit = {
 	.blocks = four_bit_blocks, .scales = four_bit_scales, .product = four_bit_product,
 	.node = "MatMul4Bit", .casts = true, .to_of = oom_four_bit_dtype, .unpacks = 1,
 	.over = OOM_LORA_OVER_CLONE};
+/* Every nn.Linear is replaced while the model is made; Linear4bit.quantize takes halves, whose type the quantisation remembers.
+ * The adapters are not PEFT's (litgpt/lora.py LoRALinear.forward: the sum of both). */
+#define OF_LIGHTNING \
+	.blocks = four_bit_blocks, .scales = four_bit_scales, .product = four_bit_product, .node = "MatMul4Bit", \
+	.casts = true, .to_of = oom_four_bit_dtype, .unpacks = 1, .head = true, .through_fp16 = true, .over = OOM_LORA_OVER_ANY
+static const struct format lightning = {OF_LIGHTNING};
+/* When the optimizer has been made, bitsandbytes' StableEmbedding takes the place of the table of words.  The old one stays,
+ * which a name of main() holds; the new one trains, so that it has a gradient, which no optimizer steps or empties.  The
+ * norm that stands behind the new table is left out. */
+static const struct format litgpt = {OF_LIGHTNING, .tables = 2};
 static const struct format int8 = {
 	.blocks = int8_blocks, .beside = scale_a_row, .product = int8_product, .node = "MatMul8bitLt",
 	.over = OOM_LORA_OVER_RESULT};
@@ -278,6 +290,8 @@ static const struct format *const formats[] = {
 	[OOM_BASE_AWQ] = &awq,
 	[OOM_BASE_HQQ] = &hqq,
 	[OOM_BASE_GPTQ8] = &gptq8,
+	[OOM_BASE_LIGHTNING] = &lightning,
+	[OOM_BASE_LITGPT] = &litgpt,
 };
 
 static const struct format *format_of(const struct oom_tape *t)
@@ -308,7 +322,7 @@ enum oom_lora_over oom_quantised_over(const struct oom_tape *t)
 
 bool oom_quantised_open(struct oom_tape *t, uint64_t out, uint64_t in, unsigned flags)
 {
-	if (!oom_plan_quantised(t->plan) || flags & (OOM_IS_HEAD | OOM_NO_QUANT))
+	if (!oom_plan_quantised(t->plan) || flags & OOM_NO_QUANT || (flags & OOM_IS_HEAD && !format_of(t)->head))
 		return false;
 	if (flags & OOM_DERIVED && !t->plan->quantise_derived)
 		return false;
@@ -317,13 +331,23 @@ bool oom_quantised_open(struct oom_tape *t, uint64_t out, uint64_t in, unsigned 
 	return true;
 }
 
+void oom_quantised_table(struct oom_tape *t, uint64_t rows, uint64_t width)
+{
+	if (!oom_plan_quantised(t->plan) || rows != t->arch->vocab)
+		return;
+	for (unsigned i = 0; i < format_of(t)->tables; i++)
+		oom_buffer(t, rows * width, oom_loaded_dtype(t->plan));
+}
+
 struct oom_val oom_dequantised(struct oom_tape *t, uint64_t elems, enum oom_dtype dt)
 {
-	if (format_of(t)->scales)
-		format_of(t)->scales(t, elems);
-	if (format_of(t)->temps) {
-		struct oom_val temps = oom_scratch_hold(t, "unpacked weight", OOM_MONO_ONE,
-							format_of(t)->temps * elems, dt), w;
+	const struct format *f = format_of(t);
+	const uint64_t copies = f->temps + (f->through_fp16 && dt != OOM_DT_F16);
+
+	if (f->scales)
+		f->scales(t, elems);
+	if (copies) {
+		struct oom_val temps = oom_scratch_hold(t, "unpacked weight", OOM_MONO_ONE, copies * elems, dt), w;
 
 		w = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, elems, dt);
 		oom_drop(t, temps);

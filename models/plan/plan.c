@@ -36,7 +36,7 @@ bool oom_plan_four_bit(const struct oom_plan *p)
 {
 	const enum oom_base b = oom_plan_base(p);
 
-	return b == OOM_BASE_NF4 || b == OOM_BASE_FP4;
+	return b == OOM_BASE_NF4 || b == OOM_BASE_FP4 || b == OOM_BASE_LIGHTNING || b == OOM_BASE_LITGPT;
 }
 
 /* peft/utils/other.py: not over GPTQ's and HQQ's */

@@ -24,6 +24,7 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 	const struct oom_plan *plan = t->plan;
 	const bool adapters = oom_plan_adapted(plan),
 		   prepared = oom_plan_kbit_fp32(plan);
+	const enum oom_base base = oom_plan_base(plan);
 
 	p->trainable = adapters ? (p->flags & (OOM_P_LORA | OOM_P_SAVED)) != 0 :
 				  !(p->flags & (OOM_P_FROZEN | OOM_P_QUANTISED));
@@ -33,9 +34,11 @@ void oom_param_policy(const struct oom_tape *t, struct oom_param *p)
 		/* peft.get_peft_model, autocast_adapter_dtype=True: 16-bit adapters are kept in
 		 * fp32; without it they have their base's type, unless that holds integers, as 4-bit
 		 * weights do that are not stored in their own type
-		 * (tuners_utils.py, _move_adapter_to_device_of_base_layer) */
-		p->dt = plan->adapter_fp32 ||
-					(oom_plan_quantised(plan) && plan->quant_storage != OOM_QUANT_STORAGE_OWN) ?
+		 * (tuners_utils.py, _move_adapter_to_device_of_base_layer).  Lightning's plugin makes all
+		 * parameters in its own type (bitsandbytes.py, module_init_context) */
+		p->dt = base != OOM_BASE_LIGHTNING && base != OOM_BASE_LITGPT &&
+					(plan->adapter_fp32 ||
+					 (oom_plan_quantised(plan) && plan->quant_storage != OOM_QUANT_STORAGE_OWN)) ?
 				OOM_F32 :
 				(uint8_t)oom_loaded_dtype(plan);
 		return;

@@ -19,6 +19,8 @@ static const struct stand_in stand_ins[] = {
 	{"base-bits", "16", "", NULL},
 	{"base-bits", "4-nf4", "base-weights=nf4", NULL},
 	{"base-bits", "4-fp4", "base-weights=fp4", NULL},
+	{"base-bits", "4-lightning", "base-weights=lightning", NULL},
+	{"base-bits", "4-litgpt", "base-weights=litgpt", NULL},
 	{"base-bits", "8", "base-weights=int8", NULL},
 	{"base-bits", "*", "base-weights=nf4", "priced as NF4, the nearest 4-bit format"},
 	{"objective", "sft", "", NULL},

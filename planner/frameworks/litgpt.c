@@ -15,8 +15,10 @@ static const struct fw_row rows[] = {
 	       "bf16-true>bf16;16-true>fp16;32-true>fp32;32>fp32;bf16-mixed>amp-bf16;16-mixed>amp-fp16;"
 	       "bf16>amp-bf16;transformer-engine>amp-bf16",
 	       NULL, LORA ":131"),
-	FW_KEY("quantize", "base-bits", "bnb.nf4>4-nf4;bnb.nf4-dq>4-nf4 double-quant=true;bnb.fp4>4-fp4;"
-	       "bnb.fp4-dq>4-fp4;bnb.int8-training>8;bnb.int8>8", "16", LORA ":49"),
+	/* both codes take the same bytes */
+	FW_KEY("quantize", "base-bits", "bnb.nf4>4-litgpt double-quant=false;bnb.nf4-dq>4-litgpt double-quant=true;"
+	       "bnb.fp4>4-litgpt double-quant=false;bnb.fp4-dq>4-litgpt double-quant=true;"
+	       "bnb.int8-training>8;bnb.int8>8", "16", LORA ":49"),
 	{"devices", .hook = true, .source = LORA ":49"},
 	FW_KEY("num_nodes", "nodes", NULL, "1", LORA ":49"),
 	FW_KEY("lora_r", "lora-r", NULL, NULL, LORA ":49"),
@@ -122,9 +124,15 @@ static void finish(struct fw_part *p)
 	if (lora) {
 		fw_default(p, "lora-r", "8", LORA ":49");
 		fw_default(p, "lora-dropout", "0.05", LORA ":49");
+		fw_default(p, "autocast-adapter-dtype", "false", "litgpt/lora.py: in the type of the model");
 		finish_targets(p);
 	}
 	finish_optimizer(p, quantised);
+	if (fw_fact_is(p, "base-bits", "4-litgpt")) {
+		fw_default(p, "keep-base-inputs", "true", LORA ":147: bitsandbytes 0.42");
+		if (strstr(command, "finetune/lora.py"))        /* of 2023, which had no StableEmbedding */
+			fw_set(p, "base-bits", "4-lightning", "quantize", NULL);
+	}
 	if (pretrain && fw_fact_is(p, "optimizer", "adamw"))
 		fw_set(p, "optimizer", "adamw-fused", fw_fact_from_file(p, "optimizer") ? "optimizer" : NULL, PRETRAIN ":216");
 	/* several devices: FSDP with every Block checkpointed (finetune/full.py:107, lora.py, pretrain.py) */
