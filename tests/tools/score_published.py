@@ -134,10 +134,12 @@ def litgpt(row, old):
         knobs["lora_dropout"] = 0.05         # finetune/lora.py and the files of config_hub
     if row["fused_ce"].startswith("chunked"):
         knobs["fused_ce"] = "parts" if ev.num(row["lora_rank"]) else "outside"
+    if knobs.pop("qlora", None):             # resource-tables.md is of 2023, config_hub of the years after
+        knobs["base_weights"] = "lightning" if row["id"].split("-")[1] == "litgptres" else "litgpt"
     if row["lora_targets"] in ("q,v", "query,value"):
         knobs["lora_zero_pad"] = 1
     if "head" in row["lora_targets"]:
-        missing.append("adapters of the head")
+        missing.append("adapters of layers that are joined in the family that stands for litgpt's, and of the head")
     as_litgpt(knobs)
     return knobs, missing
 
@@ -187,7 +189,9 @@ def fsdp_qlora(row, old):
     has_a_knob(missing, "adapters in bf16")
     if "after" in row.get("quantity", ""):
         missing.append("what is reserved after FSDP has wrapped the model, before a step")
-    knobs.update(autocast_adapter_dtype=0, transformers="4.38", torch="2.2", torch_autocast="false", use_reentrant="wrapped")
+    # February and March 2024; bitsandbytes 0.43.2, which keeps no inputs, is of July
+    knobs.update(autocast_adapter_dtype=0, transformers="4.38", torch="2.2", bitsandbytes="0.42", torch_autocast="false",
+                 use_reentrant="wrapped")
     return knobs, missing
 
 
@@ -197,6 +201,8 @@ def qwen(row, old):
     knobs, missing = old({**row, "lora_targets": ""} if whole else row)
     has_a_knob(missing, "GPTQ")
     knobs.update(transformers="4.32", torch="2.0", peft="0.5")
+    if knobs.get("lora_targets"):            # finetune.py's "c_proj" is the name of the attention's and of the MLP's
+        knobs["lora_targets"] += "+down_proj"
     if whole:
         knobs["modules_to_save"] = "embed_tokens+lm_head"
     if "gptq" in row["quant"].lower():
@@ -210,6 +216,7 @@ def bigscience(row, old):
     knobs, missing = old(row)
     has_a_knob(missing, "Megatron-DeepSpeed")
     knobs["engine"] = "megatron-deepspeed"
+    knobs["zero_stage"] = row["zero_stage"] or 0    # evaluate.py takes "0" for a stage
     return knobs, missing
 
 
