@@ -217,6 +217,8 @@ def bigscience(row, old):
     has_a_knob(missing, "Megatron-DeepSpeed")
     knobs["engine"] = "megatron-deepspeed"
     knobs["zero_stage"] = row["zero_stage"] or 0    # evaluate.py takes "0" for a stage
+    # of 2021 and of February 2022: before PyTorch 1.13, which loads kernels when they are asked for
+    knobs["torch"] = "1.10" if row["gpu"].startswith("V100") else "1.11"
     return knobs, missing
 
 
