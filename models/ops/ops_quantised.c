@@ -260,9 +260,8 @@ static const struct format four_bit = {
 	.blocks = four_bit_blocks, .scales = four_bit_scales, .product = four_bit_product, .node = "MatMul4Bit", \
 	.casts = true, .to_of = oom_four_bit_dtype, .unpacks = 1, .head = true, .through_fp16 = true, .over = OOM_LORA_OVER_ANY
 static const struct format lightning = {OF_LIGHTNING};
-/* When the optimizer has been made, bitsandbytes' StableEmbedding takes the place of the table of words.  The old one stays,
- * which a name of main() holds; the new one trains, so that it has a gradient, which no optimizer steps or empties.  The
- * norm that stands behind the new table is left out. */
+/* bitsandbytes' StableEmbedding takes the table's place when the optimizer has been made.  main() still names the old one; the
+ * new one has a gradient, which nothing steps or empties.  The norm behind it is left out. */
 static const struct format litgpt = {OF_LIGHTNING, .tables = 2};
 static const struct format int8 = {
 	.blocks = int8_blocks, .beside = scale_a_row, .product = int8_product, .node = "MatMul8bitLt",
@@ -343,17 +342,15 @@ struct oom_val oom_dequantised(struct oom_tape *t, uint64_t elems, enum oom_dtyp
 {
 	const struct format *f = format_of(t);
 	const uint64_t copies = f->temps + (f->through_fp16 && dt != OOM_DT_F16);
+	struct oom_val temps = oom_none(), w;
 
 	if (f->scales)
 		f->scales(t, elems);
-	if (copies) {
-		struct oom_val temps = oom_scratch_hold(t, "unpacked weight", OOM_MONO_ONE, copies * elems, dt), w;
-
-		w = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, elems, dt);
-		oom_drop(t, temps);
-		return w;
-	}
-	return oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, elems, dt);
+	if (copies)
+		temps = oom_scratch_hold(t, "unpacked weight", OOM_MONO_ONE, copies * elems, dt);
+	w = oom_scratch_hold(t, "dequantised weight", OOM_MONO_ONE, elems, dt);
+	oom_drop(t, temps);
+	return w;
 }
 
 struct oom_val oom_dequantised_back(struct oom_tape *t, uint64_t elems, enum oom_dtype dt)

@@ -86,10 +86,7 @@ static bool same_kernels(const struct oom_before *last, double kernels)
 /* Reserved bytes as estimated, and what lies outside of them, as oom_reserve without a replay has it. */
 static void reserve(const struct oom_plan *plan, struct oom_before_card *c, struct oom_eval *out)
 {
-	out->reserved_replayed = false;
-	out->reserved_bytes = oom_reserved_estimate(out, plan);
-	out->retries = 0;
-	out->later_bytes = 0;
+	oom_reserve_estimated(out, plan);
 	if (!c->known) {
 		oom_overheads(out, plan);
 		c->context_bytes = out->context_bytes;

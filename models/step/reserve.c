@@ -195,10 +195,7 @@ enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *mo
 	bool died = false;
 	uint64_t more;
 
-	out->reserved_replayed = false;
-	out->reserved_bytes = oom_reserved_estimate(out, plan);
-	out->retries = 0;
-	out->later_bytes = 0;
+	oom_reserve_estimated(out, plan);
 	oom_overheads(out, plan);
 	out->used_bytes_estimated = out->used_bytes;
 	if (replays && ev->verdict_only)

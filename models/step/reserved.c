@@ -13,6 +13,14 @@ uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *
 			  (plan->allocator == OOM_ALLOC_EXPANDABLE ? 1.05 : 1.08));
 }
 
+void oom_reserve_estimated(struct oom_eval *out, const struct oom_plan *plan)
+{
+	out->reserved_replayed = false;
+	out->reserved_bytes = oom_reserved_estimate(out, plan);
+	out->retries = 0;
+	out->later_bytes = 0;
+}
+
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 {
 	const struct oom_rank_engine *ranks = oom_rank_engine_of(plan);

@@ -6,6 +6,8 @@
 
 /* Reserved bytes without a replay: the median ratio of the measured rows; a guess. */
 uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *plan);
+/* The same, and nothing of what a replay would say. */
+void oom_reserve_estimated(struct oom_eval *out, const struct oom_plan *plan);
 /* Context, workspaces, communication; used = reserved + those. */
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan);
 /* Both, by a replay where `replays` says so and there is one (reserve.c).  s: of the recorded step, at this batch;

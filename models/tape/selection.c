@@ -91,7 +91,7 @@ bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char pa
 {
 	const struct oom_selection *s = &t->selection;
 	/* a parameter of the layer itself (BEiT's lambda_1) lies in no module of it */
-	const char *scope = p->scope && !(s->layer >= 0 && p->scope == s->outside) ? p->scope : "",
+	const char *scope = p->scope && !(s->layer >= 0 && equal(p->scope, s->outside)) ? p->scope : "",
 		   *dot = strrchr(scope, '.');
 	char outer[64];
 	const struct oom_module_at at = {

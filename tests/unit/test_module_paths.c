@@ -4,11 +4,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "config/module_paths.h"
+#include "tape/tape.h"
 
 static const struct {
 	const char *type;
@@ -88,11 +90,31 @@ static void torn_lines(void **state)
 	assert_null(oom_module_paths("no such type", NULL));
 }
 
+/* A layer that was entered under a name has parameters of its own under that name, in whichever literal it stands: BEiT's
+ * lambda_1 (modeling_beit.py BeitLayer) is in none of the layer's modules. */
+static void of_the_layer_itself(void **state)
+{
+	struct oom_tape *t = calloc(1, sizeof(*t));
+	char here[] = "layers", there[] = "layers", path[OOM_PATH_SIZE];
+	struct oom_param p = {.name = "lambda_1", .scope = there, .unit = 1};
+
+	(void)state;
+	assert_non_null(t);
+	t->params = &p;
+	t->selection.paths = oom_module_paths("beit", NULL);
+	t->selection.layer = 2;
+	t->selection.outside = here;
+	oom_param_path(t, &p, path);
+	assert_string_equal(path, "beit.layers.2");
+	free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(paths),
 		cmocka_unit_test(torn_lines),
+		cmocka_unit_test(of_the_layer_itself),
 	};
 
 	return cmocka_run_group_tests_name("module_paths", tests, NULL, NULL);
