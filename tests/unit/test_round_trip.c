@@ -115,6 +115,7 @@ static const struct {
 	{"axolotl", "the model's hub id", "the file names no model"},
 	{"python", "the model's hub id", "the file names no model"},
 	{"torchtune", "the model's hub id", "the file names no model"},
+	{"python", "--objective orpo", "DPOConfig's loss_type, which TRL's trainer refuses"},
 	{"python", "--loss tiled", "unsloth's loss; what is written is TRL's"},
 	{"python", "--loss-chunk", "the parts of that loss"},
 	{"python", "--moe-experts", "unsloth's layers of experts"},
