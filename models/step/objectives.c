@@ -119,6 +119,11 @@ const struct oom_objective *oom_objective_of(const struct oom_plan *p)
 	return &table[p->objective];
 }
 
+bool oom_two_groups(const struct oom_plan *p)
+{
+	return oom_objective_of(p)->loop != OOM_LOOP_PLAIN;
+}
+
 enum oom_task oom_task_of(const struct oom_plan *p, const struct oom_arch *a)
 {
 	const unsigned only = oom_objective_of(p)->tasks;

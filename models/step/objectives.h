@@ -36,6 +36,8 @@ struct oom_objective {
 };
 
 const struct oom_objective *oom_objective_of(const struct oom_plan *p);
+/* Whether its loop is a Trainer's, whose optimizer has two groups of parameters. */
+bool oom_two_groups(const struct oom_plan *p);
 /* What the model is trained for: what the plan says, what its objective needs, the type's usual. */
 enum oom_task oom_task_of(const struct oom_plan *p, const struct oom_arch *a);
 /* Classes of a classification head. */

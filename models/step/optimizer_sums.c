@@ -133,7 +133,7 @@ static size_t within(const struct oom_stepped *s, size_t i, uint32_t unit, bool 
 	return s->n;
 }
 
-size_t oom_next_stepped(const struct oom_stepped *s, size_t after)
+static size_t next_registered(const struct oom_stepped *s, size_t after)
 {
 	size_t i = after == SIZE_MAX ? 0 : after + 1, from = after, found;
 
@@ -160,7 +160,25 @@ size_t oom_next_stepped(const struct oom_stepped *s, size_t after)
 		return found;
 	for (from = i; i < s->n && s->p[i].unit == s->p[from].unit; i++)
 		;
-	return i < s->n ? oom_next_stepped(s, i - 1) : i;
+	return i < s->n ? next_registered(s, i - 1) : i;
+}
+
+size_t oom_next_stepped(const struct oom_stepped *s, size_t after)
+{
+	bool vectors = after != SIZE_MAX && !s->p[after].rows;
+	size_t i = next_registered(s, after);
+
+	if (!s->groups)
+		return i;
+	for (int group = 0; group < 2; group++) {
+		while (i < s->n && !s->p[i].rows != vectors)
+			i = next_registered(s, i);
+		if (i < s->n || vectors)
+			break;
+		vectors = true;
+		i = next_registered(s, SIZE_MAX);
+	}
+	return i;
 }
 
 /* ---- counting ---- */
@@ -221,9 +239,9 @@ static void add_slots(const struct oom_optimizer *o, const struct oom_param *p, 
 }
 
 enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, const struct oom_param *p,
-				   size_t n, bool master, struct oom_state_sums *out)
+				   size_t n, bool master, bool groups, struct oom_state_sums *out)
 {
-	struct oom_stepped s = {p, n, master, true};
+	struct oom_stepped s = {p, n, master, true, groups};
 	struct oom_sink sink = {0};
 
 	*out = (struct oom_state_sums){.ready = true};

@@ -85,6 +85,9 @@ struct oom_stepped {
 	/* it updates fp32 copies of 16-bit parameters (an fp32 master copy) */
 	bool master;
 	bool first;             /* the first step, which makes the states */
+	/* matrices before all others: the groups with and without decay of a Trainer (transformers trainer.py
+	 * create_optimizer) */
+	bool groups;
 };
 
 #define OOM_MAX_SLOTS 8
@@ -129,7 +132,7 @@ uint64_t oom_slots_make(const struct oom_optimizer *o, const struct oom_param *p
 void oom_update_in_place(const struct oom_optimizer *o, const struct oom_stepped *s,
 			 struct oom_sink *sink);
 /* The index of the next parameter after `after` that is updated, that is, that has a gradient, in the order in
- * which modules register parameters. */
+ * which modules register parameters, group by group. */
 size_t oom_next_stepped(const struct oom_stepped *s, size_t after);
 
 /* The sums of an optimizer over all parameters: exact bytes, bytes of allocator blocks, the peak of temporaries
@@ -143,6 +146,6 @@ struct oom_state_sums {
 };
 /* Computes the sums.  OOM_ERR_MEMORY. */
 enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, const struct oom_param *p,
-				   size_t n, bool master, struct oom_state_sums *out);
+				   size_t n, bool master, bool groups, struct oom_state_sums *out);
 
 #endif

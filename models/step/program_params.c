@@ -3,6 +3,7 @@
 
 #include "families/model.h"
 #include "ops/ops.h"
+#include "step/objectives.h"
 #include "step/program.h"
 #include "tape/round.h"
 
@@ -108,7 +109,7 @@ const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer
 	struct oom_state_sums *sums = &g->state[optimizer][master];
 
 	if (!sums->ready && oom_optimizer_sums(oom_optimizer_at((size_t)optimizer), g->tape.params,
-					       g->tape.n_params, master, sums)) {
+					       g->tape.n_params, master, oom_two_groups(&g->key), sums)) {
 		sums->ready = false;
 		return NULL;
 	}

@@ -2,6 +2,7 @@
  *
  * Weights come one parameter at a time, states as the optimizer's update makes them, rows as their
  * events say.  What an engine holds in one piece (buckets, flat partitions) is one block. */
+#include "step/objectives.h"
 #include "step/playing.h"
 
 #include <stdlib.h>
@@ -227,7 +228,7 @@ static void update(struct playing *g)
 {
 	const struct oom_holding *state = &g->s->hold[OOM_HOLD_STATE];
 	const struct oom_optimizer *o = oom_optimizer_at((size_t)g->plan->optimizer);
-	struct oom_stepped s = {.master = g->s->master, .first = g->first};
+	struct oom_stepped s = {.master = g->s->master, .first = g->first, .groups = oom_two_groups(g->plan)};
 	struct oom_sink sink = {.put = put, .drop = drop, .ctx = playing_allocator(g)};
 
 	if (state->place != OOM_ON_GPU)

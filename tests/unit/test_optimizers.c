@@ -99,22 +99,22 @@ static void sums_and_temporaries(void **state)
 	(void)state;
 	for (size_t i = 0; i < 3; i++)
 		p[i].grad = 0;
-	assert_int_equal(oom_optimizer_sums(called("adamw"), p, 3, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw"), p, 3, false, false, &s), OOM_OK);
 	assert_int_equal(s.bytes, 2 * all);
 	assert_int_equal(s.temps[0], all);
 	assert_int_equal(s.temps[1], all);
-	assert_int_equal(oom_optimizer_sums(called("adamw-fused"), p, 3, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-fused"), p, 3, false, false, &s), OOM_OK);
 	assert_int_equal(s.temps[1], 0);
 	assert_int_equal(s.rounded, 2 * all + 3 * OOM_BLOCK);
-	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), p, 3, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), p, 3, false, false, &s), OOM_OK);
 	assert_int_equal(s.temps[1], 2 * 1024 * (1000 + 2 * 512));
 	/* a parameter without a gradient is skipped, one that stands for ten layers counts ten times */
 	p[0].grad = -1;
 	p[1].count = 10;
-	assert_int_equal(oom_optimizer_sums(called("adamw"), p, 3, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw"), p, 3, false, false, &s), OOM_OK);
 	assert_int_equal(s.bytes, 2 * 2 * 11 * 512 * 1024);
 	/* the code books are one pair for all tensors */
-	assert_int_equal(oom_optimizer_sums(called("adamw-8bit"), p, 3, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-8bit"), p, 3, false, false, &s), OOM_OK);
 	assert_int_equal(s.bytes, 11 * 2 * (512 * 1024 + 2048 * 4) + 2 * 256 * 4);
 	assert_true(s.shared);
 }
@@ -123,7 +123,7 @@ static void sums_and_temporaries(void **state)
 static void norms_are_stepped_last(void **state)
 {
 	struct oom_param p[4] = {matrix, bias, matrix, table};
-	const struct oom_stepped s = {p, 4, false, true};
+	struct oom_stepped s = {p, 4, false, true, false};
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++)
@@ -134,6 +134,29 @@ static void norms_are_stepped_last(void **state)
 	assert_int_equal(oom_next_stepped(&s, 2), 1);
 	assert_int_equal(oom_next_stepped(&s, 1), 3);
 	assert_int_equal(oom_next_stepped(&s, 3), 4);
+}
+
+/* A Trainer's: what decays, then norms and biases, so that the table follows a matrix, whose update is still there. */
+static void groups_are_stepped_in_turn(void **state)
+{
+	struct oom_param p[4] = {matrix, bias, matrix, table};
+	struct oom_stepped s = {p, 4, false, true, true};
+	struct oom_state_sums sums, plain;
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++)
+		p[i].grad = 0;
+	p[1].flags = p[2].flags = OOM_P_NORM;
+	p[2].rows = 0;
+	assert_int_equal(oom_next_stepped(&s, SIZE_MAX), 0);
+	assert_int_equal(oom_next_stepped(&s, 0), 3);
+	assert_int_equal(oom_next_stepped(&s, 3), 1);
+	assert_int_equal(oom_next_stepped(&s, 1), 2);
+	assert_int_equal(oom_next_stepped(&s, 2), 4);
+	p[2].elems = 32;
+	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), p, 4, false, false, &plain), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), p, 4, false, true, &sums), OOM_OK);
+	assert_int_equal(sums.temps[1] - plain.temps[1], 2 * 512 * 1024 - OOM_BLOCK);
 }
 
 static int32_t put(void *ctx, uint64_t bytes)
@@ -175,7 +198,7 @@ int main(void)
 		cmocka_unit_test(states_of_one_tensor),
 		cmocka_unit_test(which_keep_what),
 		cmocka_unit_test(sums_and_temporaries),
-		cmocka_unit_test(norms_are_stepped_last),
+		cmocka_unit_test(norms_are_stepped_last), cmocka_unit_test(groups_are_stepped_in_turn),
 		cmocka_unit_test(a_sink_counts_blocks),
 	};
 
