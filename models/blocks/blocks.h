@@ -190,6 +190,10 @@ struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_v
 /* down(glu(gate_up(x))): one projection for both, or two (fused). */
 struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
 			   struct oom_dim ff, bool fused);
+/* A router's logits, which its loss works on; that loss; the end of the model that had it (router_loss.c). */
+void oom_router_keeps(struct oom_tape *t, uint64_t experts, uint64_t top_k, struct oom_val logits);
+void oom_router_loss(struct oom_tape *t);
+void oom_router_leave(struct oom_tape *t);
 /* Router, dispatch, experts, combination; consumes x. */
 struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x);
 /* The experts alone: x dispatched by index [tokens, top_k], weighed by scores; consumes all

@@ -102,6 +102,15 @@ struct oom_val oom_decoder_ids(struct oom_tape *t, uint16_t tokens)
 			      oom_new(t, "decoder input ids", tokens, D(1), OOM_I64);
 }
 
+/* transformers integrations/neftune.py neftune_post_forward_hook: output + torch.zeros_like(output).uniform_(), of the
+ * module that get_input_embeddings() names. */
+static struct oom_val with_noise(struct oom_tape *t, struct oom_val x)
+{
+	if (!(t->plan->neftune > 0) || !t->train || t->beside.running)
+		return x;
+	return oom_op_add(t, x, oom_new_like(t, "noise", x, (enum oom_dtype)x.dt));
+}
+
 /* Checkpointing calls enable_input_require_grads: the output of a frozen embedding, or of any where
  * no graph is made, becomes a leaf that needs a gradient (transformers/modeling_utils.py). */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
@@ -120,6 +129,7 @@ struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 	if (leaf)
 		t->leaf = (struct oom_leaf){.x = x, .copy = oom_none()};
 	x = oom_lora_embedded(t, x);
+	x = with_noise(t, x);
 	/* PEFT hooks what it wrapped once more, unless the model is quantised; with a graph the sum
 	 * is no leaf (peft_model.py, _prepare_model_for_gradient_checkpointing) */
 	if (ckpt && !t->grad && !oom_plan_quantised(t->plan))

@@ -14,7 +14,7 @@ static struct oom_val eager_cross_entropy(struct oom_tape *t, struct oom_val log
 					  struct oom_val labels)
 {
 	/* a local of the caller */
-	struct oom_val first, lp, loss, total, held = oom_share(t, logits);
+	struct oom_val first, lp, loss, total, weights = oom_none(), held = oom_share(t, logits);
 	const bool rg = t->grad && logits.rg;
 	int32_t n = -1;
 
@@ -33,10 +33,15 @@ static struct oom_val eager_cross_entropy(struct oom_tape *t, struct oom_val log
 	}
 	loss = oom_new(t, "nll_loss", OOM_MONO_ONE, D(1), (enum oom_dtype)lp.dt);
 	total = oom_new(t, "total_weight", OOM_MONO_ONE, D(1), (enum oom_dtype)lp.dt);
+	if (t->plan->class_weights)             /* made anew by a compute_loss, at most as long as the batch's graph */
+		weights = oom_new(t, "class weights", OOM_MONO_ONE, (struct oom_dim){lp.width, lp.text}, (enum oom_dtype)lp.dt);
 	if (rg) {
 		loss = oom_node_out(t, n, 0, loss);
 		oom_node_save(t, n, total);
+		if (!oom_is_none(weights))
+			oom_node_save(t, n, weights);
 	}
+	oom_drop(t, weights);
 	oom_drop(t, first);
 	oom_drop(t, lp);
 	oom_drop(t, total);
@@ -356,12 +361,16 @@ struct oom_val oom_causal_head(struct oom_tape *t, const struct oom_arch *a, str
 		return oom_seq_cls_last(t, a, h, "score");
 	if (oom_tokens_asked(t))                /* config.classifier_dropout, hidden_dropout, else this */
 		return oom_tokens_head(t, &(struct oom_tokens){.name = "score", .dropout = 0.1, .converts = true}, h);
-	if (oom_fuses_head(t))
-		return oom_fused_head(t, a, h, embed, name, a->head_bias);
+	if (oom_fuses_head(t)) {
+		loss = oom_fused_head(t, a, h, embed, name, a->head_bias);
+		oom_router_loss(t);
+		return loss;
+	}
 	/* the model's output object keeps the last hidden states */
 	hidden = oom_share(t, h);
 	logits = oom_lm_head(t, a, h, embed, name, a->head_bias);
 	loss = oom_causal_lm_loss(t, a, logits);
+	oom_router_loss(t);
 	oom_drop(t, hidden);
 	return loss;
 }

@@ -306,6 +306,7 @@ struct oom_val oom_moe_mlp(struct oom_tape *t, const struct oom_moe *m, struct o
 	scores = m->router_frozen_bias ? route_ernie(t, m, x, &index, &logits) :
 		 m->router_fp32	       ? route_fp32(t, m, x, &index, &logits) :
 					 route(t, m, x, &index, &logits);
+	oom_router_keeps(t, m->experts, m->top_k, logits);
 	oom_name(&f, logits);                   /* the block's locals, with the scores */
 	y = routed(t, m, x, oom_name(&f, scores), index);
 	if (m->scale_output)

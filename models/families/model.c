@@ -169,6 +169,7 @@ static enum oom_status parse(struct oom_model *m)
 	m->arch.rd.family = m->like;
 	m->arch.default_task = OOM_TASK_CAUSAL_LM;
 	m->arch.config_labels = oom_read_labels(&m->arch.rd);
+	m->arch.router_logits = oom_read_bool(&m->arch.rd, "output_router_logits", false);
 	oom_family_parse(m->arch.family, &m->arch);
 	if (*m->note)                           /* louder than what the family had to say */
 		snprintf(m->arch.warning, sizeof(m->arch.warning), "%s", m->note);

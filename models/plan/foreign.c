@@ -37,7 +37,6 @@ static const struct oom_option rows[] = {
 	{VALUE("temperature", "how answers are sampled"), .aliases = ALSO(AS("top-p"), AS("top-k"))},
 	{VALUE("lora-alpha", "scale of the adapters' output")},
 	/* runs measured with and without it take the same bytes in every phase */
-	{VALUE("neftune-noise-alpha", "noise that is added to the embeddings")},
 	{SWITCH("use-rslora", "another scale of the adapters' output")},
 	{VALUE("loraplus-lr-ratio", "another learning rate for half of the adapters"),
 	 .aliases = ALSO(AS("loraplus-lr-embedding"))},

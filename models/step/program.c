@@ -127,6 +127,7 @@ static void pass(struct oom_tape *t, const struct oom_arch *a, enum oom_stream_i
 	oom_selection_pass(t);
 	t->scope = "";
 	loss = oom_objective_forward(t, a, train);
+	oom_router_leave(t);
 	if (train)
 		oom_work_forward(t);
 	if (train && !t->status)
@@ -154,6 +155,14 @@ static void mark_saved(struct oom_tape *t)
 			t->rows[s->ev[i] >> 2].cat = OOM_CAT_TEMP;
 }
 
+static bool has_rows(const struct oom_tape *t, uint64_t vocab)
+{
+	for (size_t i = 0; i < t->n_params; i++)
+		if (t->params[i].flags & OOM_P_EMBEDDING && t->params[i].rows == vocab)
+			return true;
+	return false;
+}
+
 enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 			   const struct oom_plan *p, bool expand, struct oom_error *err)
 {
@@ -162,7 +171,13 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 				       [OOM_BF16_AMP] = OOM_DT_BF16,
 				       [OOM_FP16_AMP] = OOM_DT_F16};
 	const struct oom_arch *a = &m->arch;
+	struct oom_arch resized;
 
+	if (p->resize_vocab && (uint64_t)p->resize_vocab != a->vocab) {
+		resized = *a;
+		resized.vocab = (uint64_t)p->resize_vocab;
+		a = &resized;
+	}
 	t->task = oom_task_of(p, a);           /* which says what modules are called */
 	oom_tape_reset(t, a, p);
 	if (t->status)
@@ -186,6 +201,8 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 			      a->model_type);
 	if (!t->status && !expand)
 		pass(t, a, OOM_STREAM_EVAL, false);
+	if (a == &resized && !t->status && !has_rows(t, resized.vocab))
+		oom_tape_fail(t, OOM_ERR_INVALID, "resize-vocab: %s has no table of words that is resized", a->model_type);
 	if (t->status && t->err.text[0]) {
 		oom_read_explain(&a->rd, true, &t->err);
 		return oom_error_set(err, t->status, "%s", t->err.text);
@@ -193,6 +210,7 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	if (t->status)
 		return oom_error_set(err, t->status, "out of host memory");
 	mark_saved(t);
+	t->arch = &m->arch;                     /* a resized one lives no longer */
 	return OOM_OK;
 }
 

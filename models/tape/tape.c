@@ -46,6 +46,7 @@ void oom_tape_release(struct oom_tape *t)
 	free(t->beside.params);
 	free(t->kept.row);
 	free(t->cached.row);
+	free(t->routed.row);
 	free(t->ckpts);
 	free(t->units);
 	free(t->layers);
@@ -81,6 +82,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->n_outputs = 0;
 	t->kept.n = t->kept.at = t->kept.end = t->cached.n = 0;
 	t->prefix = oom_none();
+	t->routed = (struct oom_routed){.row = t->routed.row, .cap = t->routed.cap, .first = -1};
 	t->no_labels = false;
 	t->logits_at = -1;
 	t->m_logits = OOM_MONO_ONE;

@@ -106,6 +106,15 @@ struct oom_tape {
 		int32_t *row;
 		size_t n, cap;
 	} cached;                       /* keys and values that a cache holds until the model returns */
+	/* what routers returned, held until the model returns (blocks/router_loss.c); per token over all layers: experts,
+	 * chosen ones, pairs of both; the first router's node */
+	struct oom_routed {
+		int32_t *row, first;
+		size_t n, cap;
+		uint64_t experts, chosen, pairs, of_one;        /* of_one: pairs of a layer */
+		uint8_t dt;
+		bool counted;
+	} routed;
 	struct oom_val bank;            /* vectors of which all layers' adapters are put together; or none */
 	bool joined;                    /* some layer has taken its part of the prefix */
 	uint64_t shared_in, shared_out;         /* the widest layers whose adapters share buffers */

@@ -323,12 +323,14 @@ static void head(const struct oom_tape *from, struct oom_tape *to)
 	to->ctx = NULL;
 	to->kept.row = NULL;
 	to->cached.row = NULL;
+	to->routed.row = NULL;
 	to->beside.params = NULL;
 	for (int i = 0; i < OOM_STREAMS; i++)
 		to->streams[i] = (struct oom_stream){0};
 	to->n_rows = to->n_params = to->n_nodes = to->n_ckpts = to->n_units = to->n_layers = to->n_ctx = 0;
 	to->cap_rows = to->cap_params = to->cap_nodes = to->cap_ckpts = to->cap_units = to->cap_layers = 0;
 	to->kept.n = to->kept.cap = to->cached.n = to->cached.cap = 0;
+	to->routed.n = to->routed.cap = 0;
 	to->n_reps = 0;
 	to->expand = true;
 }

@@ -131,6 +131,8 @@ void training_arguments(struct emission *e)
 		emit_set(e, "torch_compile", "true");
 	if (!emit_is(e, "label-smoothing", "0"))
 		emit_rows(e, "", "hf-trainer", "label_smoothing_factor");
+	if (!emit_is(e, "neftune-noise-alpha", "0"))
+		emit_rows(e, "", "hf-trainer", "neftune_noise_alpha");
 	if (emit_is(e, "evaluates", "no"))
 		emit_set(e, "eval_strategy", "no");
 	emit_rows(e, "", "hf-trainer", "dataloader_num_workers save_total_limit");

@@ -40,6 +40,8 @@ const struct fw_row axolotl_rows[] = {
 	FW_KEY("adapter", "method", "lora>lora;qlora>lora;llama-adapter>lora", NULL, PEFT ":41"),
 	FW_KEY("lora_r", "lora-r", NULL, NULL, PEFT ":53"),
 	FW_KEY("lora_dropout", "lora-dropout", NULL, "0", PEFT ":80"),
+	FW_KEY("neftune_noise_alpha", "neftune-noise-alpha", NULL, NULL, "transformers integrations/neftune.py"),
+	FW_KEY("noisy_embedding_alpha", "neftune-noise-alpha", NULL, NULL, "axolotl utils/schemas/config.py"),
 	{"lora_target_linear", .hook = true, .source = PEFT ":58"},
 	FW_KEY("lora_target_modules", "lora-targets", NULL, NULL, PEFT ":56"),
 	FW_KEY("load_in_4bit", "base-bits", "true>4-nf4;false>", NULL, PEFT ":37"),
@@ -194,7 +196,7 @@ const char axolotl_idle_on[] =
 	"mixed_precision_policy mlflow_* mode model_quantization_config_kwargs model_type modules "
 	"moe_bnb_fast moe_dequant_chunk_size moe_grouped_backend mora mora_type "
 	"multi_objective_aggregation multipack_real_batches n_gpu n_node n_samples_per_prompt "
-	"name neftune_noise_alpha nemo_gym_* no_input_format noise_schedule noisy_embedding_alpha "
+	"name nemo_gym_* no_input_format noise_schedule "
 	"nonexpert_quantization num_completions_to_print num_dataset_shards_to_save "
 	"num_diffusion_steps num_generation_samples num_generations num_iterations num_samples "
 	"nvfp4_merge_aware nvfp4_merge_aware_start_step off_policy_mask_threshold offload "

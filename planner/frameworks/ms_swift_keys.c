@@ -36,6 +36,7 @@ const struct fw_row ms_swift_rows[] = {
 	       MEGATRON),
 	FW_KEY("lora_rank", "lora-r", NULL, NULL, TUNER ":133"),
 	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, TUNER),
+	FW_KEY("neftune_noise_alpha", "neftune-noise-alpha", NULL, NULL, "transformers integrations/neftune.py"),
 	FW_KEY("lora_dropout_p", "lora-dropout", NULL, NULL, "swift 2 utils/argument.py"),
 	FW_KEY("target_modules", "lora-targets", NULL, NULL, TUNER ":126"),
 	{"lora_target_modules", .hook = true, .source = "swift 2 utils/argument.py"},
@@ -89,7 +90,7 @@ const struct fw_row ms_swift_rows[] = {
 };
 const char ms_swift_idle[] =
 	"dataset val_dataset dataset_* cached_dataset template* system model_name model_author split_dataset_ratio "
-	"lora_alpha lora_dtype init_weights init_lora_weights use_rslora lorap_* neftune_noise_alpha "
+	"lora_alpha lora_dtype init_weights init_lora_weights use_rslora lorap_* "
 	"train_dataset_* val_dataset_* custom_* max_length_* truncation_strategy loss_scale preprocess_num_proc "
 	"lazy_tokenize streaming shuffle* strict check_* eval_* save_* logging_* logprobs predict_* generation_* "
 	"output_dir learning_rate lr* min_lr weight_decay warmup_* num_train_epochs train_iters max_epochs "

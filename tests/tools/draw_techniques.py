@@ -9,11 +9,13 @@ program's columns.  Techniques stand in groups of which one run takes at most on
 what is frozen, checkpointing, packing, noise, a mean of weights, the optimizer, accumulation); each pair of groups that
 may stand together comes in turn, its members and the model are drawn.
 
-The rows of tests/accuracy/pairs.csv are seeds 1601 (110), 2602 (120), 3703 (90, of which 66 ran in time), 4804 (100) and 5905 (100) of 2026-11-26, measured with torch 2.14.1,
+The rows of tests/accuracy/pairs.csv are seeds 1601 (110), 2602 (120), 3703 (90, of which 66 ran in time), 4804 (100), 5905 (100), 310726 (110, of which 102 ran) and 918273
+(110, of which 100 ran) of 2026-11-26, measured with torch 2.14.1,
 transformers 5.12.1 and PEFT 0.20.1.dev0 before anything was mended for them; six of T5's kin in fp16 stand beside them.
-Left out are what the libraries or the program refuse, what is announced as approximated and far off (xLSTM), five rows
+Left out are what the libraries or the program refuse, what is announced as approximated and far off (xLSTM, MRA, T5Gemma 2, stages of SegFormer frozen by a name), six rows
 whose reference model is quantised (the emulation does not count its scales, or leaves it as it is), one whose drop paths it reads as
-0 (Swin), and one of Muon that gives a masked-LM head's dense layer to AdamW, as the emulation chooses by names.  Counters of optimizers that step in the
+0 (Swin), two of Muon, of which the emulation chooses the
+matrices by names, and one in which it counts a view of a head saved whole (a mean of the weights over modules_to_save).  Counters of optimizers that step in the
 backward pass are counted by the emulation and lie on the host in truth: 512 bytes a tensor."""
 import contextlib
 import itertools

@@ -189,6 +189,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	w = oom_param(t, "weight", e.n, h, 0);
 	b = oom_param(t, "bias", 0, e.n, 0);
 	scores = oom_op_matmul_param(t, "router logits", x, w, b, e);
+	oom_router_keeps(t, e.n, k.n, scores);
 	index = oom_name(&f, oom_new(t, "top-k index", x.mono, k, OOM_I64));
 	scores = oom_op_gather(t, "top-k value", scores, index, x.mono, k);
 	scores = oom_op_softmax_own(t, scores);

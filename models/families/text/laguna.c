@@ -116,6 +116,7 @@ static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, stru
 	p = oom_param(t, "weight", m.experts, x.width, 0);
 	oom_param(t, "e_score_correction_bias", 0, m.experts, OOM_P_FROZEN);
 	p = oom_op_cast(t, oom_op_matmul_param(t, "router logits", x, p, oom_none(), e), OOM_F32);
+	oom_router_keeps(t, m.experts, m.top_k, p);
 	if (laguna_of(a)->softcap) {
 		p = oom_op_unary(t, OOM_TANH, oom_op_unary(t, OOM_SCALE, p));
 		p = oom_op_unary(t, OOM_SCALE, p);
