@@ -31,7 +31,13 @@ static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	const uint64_t w = oom_needs_grad(n, 1) ? n->edge[1].width : 0;
 	const bool first = n->added;
+	/* in fp8: the gradient of the result, and the weight or the input that it meets */
+	struct grad narrow[2] = {{.sto = -1}, {.sto = -1}};
 
+	if (n->aux_width) {
+		narrow[0] = oom_grad_fresh(t, "gradient in fp8", n->mono, n->width, OOM_U8, false);
+		narrow[1] = oom_grad_fresh(t, "weight in fp8", OOM_MONO_ONE, n->aux_width, OOM_U8, false);
+	}
 	/* in the order of the arguments' names: addmm's mat1, mat2, self, but mm's mat2, self */
 	if (first && oom_needs_grad(n, 0))
 		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
@@ -41,6 +47,8 @@ static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
 		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
 	if (oom_needs_grad(n, 2))
 		g[2] = oom_grad_shared(t, n);            /* summed over the tokens by validate_outputs */
+	for (int i = 0; i < 2; i++)
+		oom_unref(t, narrow[i].sto);
 }
 
 /* convolution_backward makes all three; the weight's lies as the input does

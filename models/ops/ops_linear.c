@@ -150,6 +150,33 @@ bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name,
 	return true;
 }
 
+/* torchao's Float8Linear (torchao/float8/float8_linear.py matmul_with_hp_or_float8_args): input and weight are cast for
+ * the product and saved as they were; sides are multiples of 16, and accelerate leaves the head out
+ * (accelerate/utils/ao.py filter_linear_layers).  Estimated: compiled, so that nothing in fp32 is made on the way. */
+static bool in_fp8(const struct oom_tape *t, const struct oom_linear *l)
+{
+	return t->plan->fp8 != OOM_FP8_NONE && !(l->flags & (OOM_IS_HEAD | OOM_CONV1D)) && l->in % 16 == 0 &&
+	       l->out.n % 16 == 0;
+}
+
+static struct oom_val fp8_product(struct oom_tape *t, const struct oom_linear *l, struct oom_val x, struct oom_val w,
+				  struct oom_val bias)
+{
+	const bool narrow = in_fp8(t, l);
+	struct oom_val narrow_x = oom_none(), narrow_w = oom_none(), y;
+
+	if (narrow) {
+		narrow_x = oom_new(t, "input in fp8", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8);
+		narrow_w = oom_new(t, "weight in fp8", OOM_MONO_ONE, D(l->in * l->out.n), OOM_U8);
+	}
+	y = product(t, l->name, x, w, bias, l->out, l->in);
+	if (narrow && y.node >= 0)              /* the backward pass casts weight and gradient anew */
+		t->nodes[y.node].aux_width = l->in * l->out.n;
+	oom_drop(t, narrow_w);
+	oom_drop(t, narrow_x);
+	return y;
+}
+
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x)
 {
 	const bool quantised = t->params[-2 - l->w.node].flags & OOM_P_QUANTISED;
@@ -180,7 +207,7 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 		if (!oom_is_none(bias))
 			bias = oom_amp_cast(t, bias);
 		x = folded(t, x, w, l->flags, &turned);
-		y = product(t, l->name, x, w, bias, l->out, l->in);
+		y = fp8_product(t, l, x, w, bias);
 		oom_done(t, turned);
 	}
 	oom_drop(t, arg);

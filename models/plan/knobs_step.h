@@ -129,7 +129,7 @@
 		       {"bf16", NULL, "amp-bf16"}, {"fp16", NULL, "amp-fp16"},
 		       IGNORED("no")))},
 {KNOB("fp8", "fp8", fp8), WORD(fp8s, OOM_FP8_NONE),
- .summary = "8-bit matrix products; they make steps shorter, the bytes are priced without",
+ .summary = "8-bit matrix products; torchao's cast a layer's input, weight and gradient while it is multiplied (estimated)",
  .setting = "", .source = "torchao, TransformerEngine",
  .aliases = ALSO(AS("fp8-recipe"))},
 {KNOB("compile", "compile", compile), FLAG(0),

@@ -88,7 +88,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.use_reentrant = oom_ckpt_reenters(p) + oom_ckpt_around_units(p);
 	k.margin = k.moe_imbalance = k.vllm_share = 0;
 	k.vllm_sleep = k.rollouts = 0;
-	k.fp8 = 0;
+	k.fp8 = !oom_rank_engine_of(p) && p->fp8 != OOM_FP8_NONE;
 	k.surplus_params = k.precision_unasked = k.precision_by_card = k.zero_said = k.framework = 0;
 	k.step_in_backward = k.ema = 0;
 	k.compute_capability = oom_kernels_of(p);

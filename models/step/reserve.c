@@ -16,7 +16,7 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	k.margin = k.vllm_share = 0;
 	k.vllm_sleep = k.rollouts = 0;
 	k.evaluates = k.eval_batch = k.eval_generates = k.eval_new_tokens = k.eval_beams = 0;
-	k.fp8 = 0;
+	k.fp8 = !oom_rank_engine_of(p) && p->fp8 != OOM_FP8_NONE;
 	k.precision_unasked = k.precision_by_card = k.zero_said = k.framework = 0;
 	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
