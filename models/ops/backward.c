@@ -30,7 +30,7 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 	}
 	/* shared with another branch, or laid out otherwise than the weight (convolutions, adapters
 	 * of embeddings): AccumulateGrad clones it */
-	if (t->refs[g.sto] > 1 || (g.perm && (p->mid || p->flags & OOM_P_LORA))) {
+	if ((t->refs[g.sto] > 1 && !g.own) || (g.perm && (p->mid || p->flags & OOM_P_LORA))) {
 		struct grad c = oom_grad_fresh(t, "grad clone", g.mono, g.width, g.dt, false);
 
 		oom_unref(t, g.sto);

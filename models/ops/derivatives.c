@@ -293,6 +293,20 @@ static void whole(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
 }
 
+/* Summed over the batch; of one sequence nothing was expanded, and what came is passed on: of a token before an image's
+ * patches a view of the gradient of all of them, which AccumulateGrad takes over, storage and all. */
+static void expanded(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	if (n->mono != t->m_b || n->edge[0].mono != OOM_MONO_ONE || n->width != n->edge[0].width ||
+	    oom_cond_above(t, t->m_b, 1)) {
+		whole(t, n, g);
+		return;
+	}
+	g[0] = oom_grad_shared(t, n);
+	g[0].mono = n->edge[0].mono;
+	g[0].own = true;
+}
+
 /* as_strided_backward (torch/csrc/autograd/FunctionsManual.cpp) where elements overlap: the places of the whole
  * in 64-bit numbers, those of the view made contiguous, as its gradient is; index_add_ adds by them. */
 static void as_strided(struct oom_tape *t, struct oom_node *n, struct grad *g)
@@ -353,7 +367,7 @@ oom_derivative_fn *oom_derivative_of(enum oom_node_kind kind)
 		[OOM_NODE_PICK] = oom_derive_pick,
 		[OOM_NODE_SLICE] = whole,
 		[OOM_NODE_MEAN] = whole,
-		[OOM_NODE_EXPAND] = whole,
+		[OOM_NODE_EXPAND] = expanded,
 		[OOM_NODE_NLL] = whole,
 		[OOM_NODE_GATHER] = whole,
 		[OOM_NODE_WHERE] = whole,

@@ -12,6 +12,7 @@ struct grad {
 	uint8_t dt;
 	bool perm, given;
 	bool gaps;              /* a view with gaps: nothing is added in place */
+	bool own;               /* a view that no other branch has */
 };
 
 /* A new gradient. */
