@@ -8,7 +8,7 @@
 
 /* variance in fp32, x * rsqrt in fp32, back to the weight's type when that is 16-bit, times the
  * weight. */
-static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val x)
+struct oom_val t5_norm(struct oom_tape *t, const char *name, struct oom_val x)
 {
 	const char *scope = t->scope;
 	struct oom_val w, v, y;
@@ -109,7 +109,7 @@ static struct oom_val t5_attend(struct oom_tape *t, const struct t5_stack *s, ui
 	struct oom_frame f = {.t = t};
 	struct oom_val n, h;
 
-	n = oom_name(&f, norm(t, "layer_norm", x));
+	n = oom_name(&f, t5_norm(t, "layer_norm", x));
 	h = t5_kind_of(s->a)->blocks && !s->decoder ? t5_block_attention(t, s, n) :
 						      t5_attention(t, s, layer, n, cross);
 	h = oom_name(&f, h);
@@ -178,7 +178,7 @@ static struct oom_val t5_block(struct oom_tape *t, const void *ctx, uint32_t i, 
 	x = clamped(&f, s->a, oom_name(&f, t5_attend(t, s, i, x, false)));
 	if (s->decoder)
 		x = clamped(&f, s->a, oom_name(&f, t5_attend(t, s, i, x, true)));
-	y = norm(t, "layer_norm", x);
+	y = t5_norm(t, "layer_norm", x);
 	y = t5_kind_of(s->a)->experts && t5_is_sparse(s, i) ? t5_experts(t, s->a, y) :
 							      t5_feed_forward(t, s->a, y);
 	y = oom_name(&f, y);
@@ -226,7 +226,7 @@ static void make_biases(struct oom_frame *f, struct t5_stack *s, enum oom_dtype 
 		return;
 	}
 	if (k->blocks && !s->decoder) {
-		s->bias = oom_name_shared(f, t5_block_bias(f, s));
+		s->bias = oom_name_shared(f, t5_block_bias(f, s, t->amp ? (enum oom_dtype)t->amp_dt : dt));
 		return;
 	}
 	b = relative_positions(t, s, true);
@@ -256,11 +256,14 @@ static struct oom_val t5_run_stack(struct oom_tape *t, struct t5_stack *s, struc
 		x = oom_input_grads(t, x);
 	}
 	x = oom_name(&f, x);
+	/* LongT5's stacks make an attention mask of ones where they are given none */
+	if (k->blocks && (s->decoder || !t->plan->padding_mask))
+		oom_name(&f, oom_new(t, "attention mask", s->m_tokens, D(1), OOM_F32));
 	make_biases(&f, s, (enum oom_dtype)embed.dt);
 	x = oom_layers(t, (uint32_t)oom_depth(t, layers), k->table_once ? kind : NULL, t5_block, s,
 		       oom_op_dropout(t, x, a->dropout));
 	x = oom_name(&f, x);                    /* layer_outputs */
-	return oom_leave(&f, oom_op_dropout(t, norm(t, "final_layer_norm", x), a->dropout));
+	return oom_leave(&f, oom_op_dropout(t, t5_norm(t, "final_layer_norm", x), a->dropout));
 }
 
 /* T5Config and its likes set tie_word_embeddings to True since transformers 5, whatever the file says

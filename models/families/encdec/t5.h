@@ -36,6 +36,7 @@ struct t5 {
 	uint64_t buckets;
 	uint64_t sparse[2];             /* every so many-th layer has experts: encoder, decoder */
 	uint64_t block;                 /* LongT5's: local_radius + 1 tokens */
+	uint64_t global_block;          /* tokens that a transient global one sums; with `global` */
 	uint64_t composers;             /* Pop2Piano's */
 	uint64_t biases, patch, coords; /* UDOP's: further tables of biases; patches, boxes */
 	bool scale_out, global, router_bias;
@@ -55,9 +56,10 @@ struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a);
 /* Whether the layer has experts, and these; consumes x. */
 bool t5_is_sparse(const struct t5_stack *s, uint32_t layer);
 struct oom_val t5_experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
-/* LongT5's bias of one block and its two neighbours with the mask added, and the attention that
- * uses it; x is borrowed. */
-struct oom_val t5_block_bias(struct oom_frame *f, struct t5_stack *s);
+struct oom_val t5_norm(struct oom_tape *t, const char *name, struct oom_val x);
+/* LongT5's bias of one block and its two neighbours with the mask added (dt: the scores' type), and the attention
+ * that uses it; x is borrowed (t5_blocks.c). */
+struct oom_val t5_block_bias(struct oom_frame *f, struct t5_stack *s, enum oom_dtype dt);
 struct oom_val t5_block_attention(struct oom_tape *t, const struct t5_stack *s, struct oom_val x);
 /* Parameters beside the text model that a step on text does not meet. */
 void t5_idle_parts(struct oom_tape *t, const struct oom_arch *a);

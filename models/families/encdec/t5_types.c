@@ -88,8 +88,9 @@ static void t5_parse(struct oom_arch *a)
 		own->block = oom_read_count_or(r, "local_radius", 127) + 1;
 		own->global = strcmp(oom_read_string(r, "encoder_attention_type", "local"),
 				     "local") != 0;
-		if (own->block > 1 << 20)
-			oom_read_fail(r, "local_radius is more than 2^20");
+		own->global_block = oom_read_count_or(r, "global_block_size", 16);
+		if (own->block > 1 << 20 || !own->global_block || own->global_block > 1 << 20)
+			oom_read_fail(r, "local_radius and global_block_size (at least 1) are at most 2^20");
 	}
 	if (k->features) {
 		own->composers = oom_read_count(r, "composer_vocab_size", 1);
