@@ -22,10 +22,14 @@ void fill_axolotl(struct emission *e);
 void write_axolotl(struct emission *e, struct emit_text *out);
 void fill_llamafactory(struct emission *e);
 void write_llamafactory(struct emission *e, struct emit_text *out);
+/* ms_swift.c */
+void fill_ms_swift(struct emission *e);
+void write_ms_swift(struct emission *e, struct emit_text *out);
 /* pretraining.c */
 void fill_torchtune(struct emission *e);
 void write_torchtune(struct emission *e, struct emit_text *out);
 void fill_torchtitan(struct emission *e);
+/* megatron.c */
 void fill_megatron(struct emission *e);
 void write_megatron(struct emission *e, struct emit_text *out);
 /* launch.c */

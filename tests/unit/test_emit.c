@@ -97,6 +97,16 @@ static const struct saying sayings[] = {
 	 {"torch_compile: true"}, ""},
 	{"llamafactory", QLORA "optimizer=adamw-fused compile=true", {"torch_compile: true"}, NULL},
 	{"axolotl", "precision=bf16-amp optimizer=adamw-fused compile=true deepspeed=0.14", {"torch_compile: true"}, ""},
+	{"ms-swift", QLORA "loss=plain optimizer=paged-adamw-8bit gpus=2 allocator=expandable_segments",
+	 {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True NPROC_PER_NODE=2 swift sft ", "--model org/model", "--tuner_type lora", "--quant_bits 4", "--torch_dtype bfloat16",
+	  "--target_modules q_proj v_proj", "--max_length 2048"}, ""},
+	{"ms-swift", "objective=grpo completion-len=1024 seq-len=3072 rollouts=engine vllm-gpu-memory-utilization=0.5 vllm-sleep=true loss=plain "
+	 "precision=bf16-amp optimizer=adamw-fused",
+	 {"swift rlhf ", "--rlhf_type grpo", "--max_completion_length 1024", "--max_length 2048", "--vllm_mode colocate",
+	  "--vllm_gpu_memory_utilization 0.5", "--sleep_level 1"}, ""},
+	{"ms-swift", "engine=megatron gpus=8 tp=2 pp=2 sp=true zero=1 precision=bf16 micro-batch=1 grad-accum=4 attn=flash seq-len=4096 "
+	 "grad-ckpt=full recompute-num-layers=4 optimizer=adamw-fused",
+	 {"NPROC_PER_NODE=8 megatron sft ", "--tensor_model_parallel_size 2", "--global_batch_size 8", "--recompute_method block"}, ""},
 	{"torchtune", "engine=torchtune precision=bf16 optimizer=adamw compile=true", {"compile=True"}, ""},
 	{"torchtitan", "engine=fsdp2 zero=3 gpus=4 precision=amp-bf16 grad-ckpt=selective-op optimizer=adamw-fused compile=true "
 	 "kv-repeat=sdpa",

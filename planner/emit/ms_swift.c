@@ -1,0 +1,163 @@
+/* ms-swift's command, version 4: its trainer's, or that of its Megatron mode. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator_variable.h"
+#include "emit/fills.h"
+
+#define MS "ms-swift"
+
+static bool of_megatron(const struct emission *e)
+{
+	return emit_is(e, "engine", "megatron");
+}
+
+/* swift/arguments/rlhf_args.py rlhf_type; NULL: another command's. */
+static const char *rlhf_type(const struct emission *e)
+{
+	static const char *const types[][2] = {{"dpo", "dpo"}, {"kto", "kto"}, {"orpo", "orpo"}, {"simpo", "simpo"}, {"cpo", "cpo"},
+					       {"ppo", "ppo"}, {"grpo", "grpo"}, {"reward", "rm"}, {"gkd", "gkd"}};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (emit_is(e, "objective", types[i][0]))
+			return types[i][1];
+	return NULL;
+}
+
+static const char *command(const struct emission *e)
+{
+	return rlhf_type(e) ? "rlhf" : emit_is(e, "objective", "pretrain") ? "pt" : "sft";
+}
+
+/* One process per card, but where one lays the model over all that it sees (swift utils is_mp). */
+void write_ms_swift(struct emission *e, struct emit_text *out)
+{
+	const int64_t nodes = e->plan->nodes > 0 ? e->plan->nodes : 1, each = e->plan->gpus / nodes;
+
+	if (emit_is(e, "allocator", "expandable_segments"))
+		emit_put(out, OOM_ALLOCATOR_EXPANDABLE " ");
+	if (emit_is(e, "engine", "device-map")) {
+		emit_put(out, "CUDA_VISIBLE_DEVICES=0");
+		for (int64_t i = 1; i < e->plan->gpus && i < 16; i++)
+			emit_put(out, ",%lld", (long long)i);
+		emit_put(out, " ");
+	} else {
+		if (nodes > 1)
+			emit_put(out, "NNODES=%lld ", (long long)nodes);
+		emit_put(out, "NPROC_PER_NODE=%lld ", (long long)each);
+	}
+	emit_put(out, "%s %s ", of_megatron(e) ? "megatron" : "swift", command(e));
+	emit_options(e, out);
+}
+
+static void adapters(struct emission *e)
+{
+	emit_set(e, "tuner_type", emit_adapted(e) ? "lora" : "full");
+	if (!emit_adapted(e))
+		return;
+	emit_rows(e, "", MS, "lora_rank lora_dropout");
+	if (*e->plan->lora_targets)
+		emit_names(e, "target_modules", e->plan->lora_targets);
+	if (*e->plan->modules_to_save)
+		emit_names(e, "modules_to_save", e->plan->modules_to_save);
+	if (emit_is(e, "use-dora", "true"))
+		emit_set(e, "use_dora", "true");
+	if (emit_is(e, "base-bits", "4-nf4") || emit_is(e, "base-bits", "8")) {
+		emit_set(e, "quant_bits", emit_is(e, "base-bits", "8") ? "8" : "4");
+		emit_set(e, "quant_method", "bnb");
+	}
+}
+
+/* The format of weights says what computes: autocast in the same, of fp32 weights in fp16 (base_args/model_args.py). */
+static void precision(struct emission *e)
+{
+	static const char *const words[][2] = {{"bf16", "bfloat16"}, {"fp16", "float16"}, {"fp32", "float32"}};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (emit_is(e, "@dtype", words[i][0]))
+			emit_set(e, "torch_dtype", words[i][1]);
+	emit_set(e, "bf16", emit_is(e, "@autocast", "bf16") ? "true" : "false");
+	emit_set(e, "fp16", emit_is(e, "@autocast", "fp16") ? "true" : "false");
+}
+
+static void megatron_ranks(struct emission *e)
+{
+	char buf[160];
+
+	snprintf(buf, sizeof(buf), "%lld", (long long)(e->plan->micro_batch * e->plan->grad_accum * oom_plan_data_parallel(e->plan)));
+	emit_rows(e, "", MS, "micro_batch_size");
+	emit_set(e, "global_batch_size", buf);
+	emit_rows(e, "", MS, "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size "
+		  "expert_model_parallel_size expert_tensor_parallel_size sequence_parallel "
+		  "virtual_pipeline_model_parallel_size decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers");
+	emit_rows(e, "", MS, "recompute_granularity");
+	if (emit_is(e, "grad-ckpt", "full")) {
+		emit_set(e, "recompute_method", e->plan->recompute_layers ? "block" : "uniform");
+		emit_set(e, "recompute_num_layers",
+			 e->plan->recompute_layers ? emit_fact(e, "recompute-num-layers", buf) : "1");
+	}
+	if (emit_is(e, "optimizer", "sgd-momentum"))
+		emit_set(e, "optimizer", "sgd");
+	else if (emit_is(e, "optimizer", "muon"))
+		emit_set(e, "optimizer", "muon");
+	emit_set(e, "attention_backend", emit_is(e, "attn", "eager") ? "unfused" : "flash");
+	if (!emit_is(e, "offload-optimizer", "none"))
+		emit_set(e, "optimizer_cpu_offload", "true");
+	emit_set(e, "num_workers", emit_fact(e, "dataloader-workers", buf));
+}
+
+/* GRPO's max_length is the prompt's.  What has no share of the training cards answers from others (rlhf_args.py). */
+static void lengths(struct emission *e)
+{
+	const struct oom_plan *plan = e->plan;
+	char buf[160];
+
+	if (!emit_is(e, "objective", "grpo")) {
+		if (plan->seq_len > 0)
+			emit_set(e, "max_length", emit_fact(e, "seq-len", buf));
+		return;
+	}
+	emit_set(e, "max_completion_length", emit_fact(e, "completion-len", buf));
+	if (plan->seq_len > plan->completion_len) {
+		snprintf(buf, sizeof(buf), "%lld", (long long)(plan->seq_len - plan->completion_len));
+		emit_set(e, "max_length", buf);
+	}
+	if (!emit_is(e, "rollouts", "engine"))
+		return;
+	emit_set(e, "use_vllm", "true");
+	emit_fact(e, "vllm-gpu-memory-utilization", buf);
+	emit_set(e, "vllm_mode", strtod(buf, NULL) > 0 ? "colocate" : "server");
+	if (strtod(buf, NULL) > 0)
+		emit_set(e, "vllm_gpu_memory_utilization", buf);
+	if (emit_is(e, "vllm-sleep", "true"))
+		emit_set(e, "sleep_level", "1");
+}
+
+void fill_ms_swift(struct emission *e)
+{
+	char buf[160];
+
+	emit_set(e, "model", e->model);
+	if (rlhf_type(e))
+		emit_set(e, "rlhf_type", rlhf_type(e));
+	if (emit_is(e, "objective", "classification"))
+		emit_set(e, "task_type", "seq_cls");
+	if (e->plan->num_labels > 0)
+		emit_rows(e, "", MS, "num_labels");
+	adapters(e);
+	lengths(e);
+	emit_set(e, "packing", emit_fact(e, "packing", buf));
+	emit_rows(e, "", MS, "freeze_vit freeze_aligner");
+	if (of_megatron(e)) {
+		megatron_ranks(e);
+		return;
+	}
+	training_arguments(e);
+	precision(e);
+	emit_rows(e, "", MS, "attn_impl");
+	if (emit_is(e, "attn", "flash"))
+		emit_set(e, "attn_impl", "flash_attn");
+	if (emit_is(e, "engine", "device-map"))
+		emit_set(e, "device_map", "auto");
+}
