@@ -169,6 +169,8 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	 {L(BATCH) = "ExtMemQuantileDMatrix or QuantileDMatrix, max_bin lower, subsample with sampling_method=gradient_based",
 	  L(SHARD) = "more GPUs: xgboost.dask with one worker each (LocalCUDACluster)",
 	  L(LOAD) = "QuantileDMatrix or ExtMemQuantileDMatrix from an iterator, in place of DMatrix",
+	  L(WORKERS) = "QuantileDMatrix or ExtMemQuantileDMatrix from an iterator, in place of DMatrix: the rows are not held twice; delete what else holds them",
+	  L(PINNED) = "",
 	  L(LENGTH) = "",
 	  L(REQUESTS) = "predict in pieces"}},
 	{"metal", "torch", "developer.apple.com/documentation/metal", "",

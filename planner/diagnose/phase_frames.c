@@ -186,6 +186,7 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"batchgenerators/dataloading", OOM_CRASH_DATA},
 	{"default_collate", OOM_CRASH_DATA},
 	{"in collate", OOM_CRASH_DATA},
+	{"xgboost/data.py", OOM_CRASH_DATA},
 	{"torch/distributed/distributed_c10d.py", OOM_CRASH_COLLECTIVE},
 	{"ProcessGroupNCCL.cpp", OOM_CRASH_COLLECTIVE},
 	{NULL, OOM_CRASH_UNKNOWN},

@@ -45,7 +45,7 @@ static const struct oom_program programs[] = {
 	{"trl", "TRL", OOM_ACTIVITY_TRAINS, "trl",
 	 {"@trl", "grpo_trainer", "dpo_trainer", "sft_trainer", "UnslothGRPOTrainer", "DPOTrainer", "GRPOTrainer", "SFTTrainer"}, NULL, {"trainer",
 	     "accelerate"}},
-	{"unsloth", "Unsloth", OOM_ACTIVITY_TRAINS, "unsloth", {"@unsloth", "@unsloth_zoo", "Unsloth"}, NULL, {"trl", "trainer", "accelerate"}},
+	{"unsloth", "Unsloth", OOM_ACTIVITY_TRAINS, "unsloth", {"@unsloth", "@unsloth_zoo", "Unsloth", "import unsloth", "from unsloth", "FastLanguageModel"}, NULL, {"trl", "trainer", "accelerate"}},
 	{"axolotl", "Axolotl", OOM_ACTIVITY_TRAINS, "axolotl", {"@axolotl", "axolotl.cli", "axolotl train", "axolotl preprocess", "axolotl merge-lora", "axolotl fetch"}, NULL, {"trl", "trainer", "accelerate", "deepspeed", "transformers", "fsdp", "generate"}},
 	{"llamafactory", "LLaMA-Factory", OOM_ACTIVITY_TRAINS, "llamafactory",
 	 {"@llamafactory", "@llmtuner", "llamafactory-cli", "LLaMA-Factory", "LlamaFactory", "finetuning_type", "cutoff_len:"}, NULL, {"trl", "trainer",
@@ -73,7 +73,7 @@ static const struct oom_program programs[] = {
 	 {"@tensorrt_llm", "[TensorRT-LLM]", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"}, NULL, {NULL}},
 	{"lmdeploy-lite", "LMDeploy's quantiser", OOM_ACTIVITY_INFERS, "lmdeploy-lite", {"@lmdeploy/lite", "lmdeploy lite"}, NULL, {NULL}},
 	{"lmdeploy", "LMDeploy", OOM_ACTIVITY_SERVES, "lmdeploy", {"@lmdeploy", "[TM][", "turbomind"}, NULL, {NULL}},
-	{"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {"@exllamav2", "@exllamav3", "@tabbyAPI", "nsufficient VRAM for model"}, NULL, {NULL}},
+	{"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {"@exllamav2", "@exllamav3", "@tabbyAPI", "nsufficient VRAM for model", "nsufficient VRAM in split for model"}, NULL, {NULL}},
 	{"llama-cpp-python", "llama-cpp-python", OOM_ACTIVITY_INFERS, "llama-cpp-python", {"@llama_cpp", "LlamaCpp(", "= Llama(", "Llama.from_pretrained("},
 	    NULL, {"llama.cpp"}},
 	{"llama.cpp", "llama.cpp", OOM_ACTIVITY_INFERS, "llama.cpp",
@@ -194,6 +194,20 @@ static bool of_process(const char *begin, const char *p, const char *end)
 	return q > line && isdigit((unsigned char)q[-1]);
 }
 
+/* "base_model: unsloth/gemma-3-270m" names who made the weights, not who runs: owner and name of the Hub, behind a
+ * word for a model. Python's own files end in ".py" or lie deeper. */
+static bool of_model(const char *begin, const char *p, const char *slash_at, const char *end)
+{
+	const char *const line = oom_line_begin(begin, p);
+	const char *q = slash_at + 1;
+
+	if ((p > begin && slash(p[-1])) || !(oom_text_find(line, p, "model") || oom_text_find(line, p, "pretrained")))
+		return false;
+	while (q < end && (name_char(*q) || *q == '.'))
+		q++;
+	return q > slash_at + 1 && !(q < end && slash(*q)) && memcmp(q - 3, ".py", 3) != 0;
+}
+
 /* name as a folder of a path or the root of a dotted module: "/vllm/", "vllm.engine" */
 static bool package_in(const char *begin, const char *end, const char *name)
 {
@@ -203,6 +217,8 @@ static bool package_in(const char *begin, const char *end, const char *name)
 		const char after = p + n < end ? p[n] : 0;
 
 		if ((p > begin && (name_char(p[-1]) || p[-1] == '.')) || of_process(begin, p, end))
+			continue;
+		if (slash(after) && of_model(begin, p, p + n, end))
 			continue;
 		if (slash(after) || (after == '.' && p + n + 1 < end && name_char(p[n + 1]) &&
 				     !(p + n + 3 < end && !memcmp(p + n, ".py", 3)) &&

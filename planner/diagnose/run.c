@@ -173,6 +173,20 @@ static bool of_option(const char *from, const char *name)
 	return false;
 }
 
+/* "Current Free GPU Memory: 9773.37 MB", "Required Model Memory": the words before it say what the memory is. */
+static bool of_sentence(const char *from, const char *name)
+{
+	static const char *const not_held[] = {"ree ", "equired ", "emaining ", "otal ", "imit ", "vailable "};
+	const char *begin = name;
+
+	while (begin > from && (begin[-1] == ' ' || oom_run_name_char(begin[-1])))
+		begin--;
+	for (size_t i = 0; i < sizeof(not_held) / sizeof(not_held[0]); i++)
+		if (oom_text_find(begin, name, not_held[i]))
+			return true;
+	return false;
+}
+
 /* ---- lines ---- */
 
 static void line(struct oom_run_reader *r, const char *from, const char *end)
@@ -194,13 +208,17 @@ static void line(struct oom_run_reader *r, const char *from, const char *end)
 	for (int pass = 0; pass < 2; pass++)
 		for (const char *p = from; p < end; p++) {
 			const char *name = p;
+			enum oom_run_about what;
 
 			if (!oom_run_name_char(*p))
 				continue;
 			while (p < end && oom_run_name_char(*p))
 				p++;
 			/* few words have a number behind them, and looking for it is quick */
-			if (oom_run_value_of(p, end) && (oom_run_about(name, (size_t)(p - name)) == OOM_RUN_STEP) == !pass && !of_option(from, name))
+			if (!oom_run_value_of(p, end) || of_option(from, name))
+				continue;
+			what = oom_run_about(name, (size_t)(p - name));
+			if ((what == OOM_RUN_STEP) == !pass && !(what == OOM_RUN_MEMORY && of_sentence(from, name)))
 				oom_run_figure(r, name, (size_t)(p - name), p, end);
 		}
 	events(r, from, end);

@@ -138,6 +138,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("memory capacity is unbalanced", "sglang", "sglang-unbalanced", 3),
 	SAYS("Error in memory profiling. Initial free", "vllm", "vllm-profiling", 3),
 	SAYS("nsufficient VRAM for model", "exllama", "exllama-vram", 3),
+	/* exllamav3/model/model_ls.py: a split over the cards is filled card by card */
+	SAYS("nsufficient VRAM in split for model", "exllama", "exllama-vram", 3),
 	SAYS("cumem_allocator.cpp", "vllm", "vllm-cumem", 3),
 	SAYS("No available memory for the cache blocks", "vllm", "vllm-kv-budget", 3),
 	SAYS("Not enough memory. Please try to increase --mem", "sglang", "sglang-kv-budget", 3),

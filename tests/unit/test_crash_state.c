@@ -83,6 +83,19 @@ static const struct {
 	 "exl2", "BitsAndBytes", OOM_CRASH_LOAD, "what it loads is quantised"},
 	{"IsaacGymEnvs#256", "+++ Using GPU PhysX\nPxgCudaDeviceMemoryAllocator fail to allocate memory 100663296 bytes!! Result = 2\n", 2, "num_envs", "smaller problem", OOM_CRASH_UNKNOWN,
 	 "PhysX's own wording is one"},
+	{"axolotl#3181", "base_model: unsloth/gemma-3-270m\nsequence_len: 4096\nrl: dpo\n$ axolotl train g.yml\n" TRACE
+			 AT("/w/axolotl/src/axolotl/train.py", "execute_training", "trainer.train(resume_from_checkpoint=r)")
+			 AT("/l/trl/trainer/dpo_trainer.py", "concatenated_forward", "per_token_logps = selective_log_softmax(logits, labels)") FULL, 6,
+	 "gradient_checkpointing: true", "UNSLOTH", OOM_CRASH_FORWARD, "who made the weights is not who runs"},
+	{"the same", TRACE AT("train.py", "<module>", "trainer.train()") AT("/w/unsloth/models/llama.py", "LlamaModel_fast_forward", "h = layer(h)") FULL, 6,
+	 "max_seq_length", NULL, OOM_CRASH_FORWARD, "a path of the model's files is no model's name"},
+	{"exllamav3#50", TRACE AT("/l/exllamav3/model/model_ls.py", "load_gen", "raise RuntimeError(\"Insufficient VRAM in split for model and cache\")")
+			 "RuntimeError: Insufficient VRAM in split for model and cache\n", 1,
+	 "max_seq_len", NULL, OOM_CRASH_LOAD, "exllamav3's own words"},
+	{"cudf#6785", TRACE AT("/l/xgboost/data.py", "_from_cudf_df", "ctypes.byref(handle)))")
+		      "XGBoostError: device_helpers.cuh:400: Memory allocation error on worker 0: std::bad_alloc: CUDA error: cudaErrorMemoryAllocation out of memory\n"
+		      "- Free memory: 5177344\n- Requested memory: 1840021504\n", 1,
+	 "QuantileDMatrix", "DataLoader", OOM_CRASH_DATA, "it has no workers"},
 	/* ---- devices and programs without such a thing ---- */
 	{"rl-swarm#355", TRACE AT("/l/trl/trainer/grpo_trainer.py", "_get_per_token_logps", "logits = logits / self.temperature")
 			 "RuntimeError: MPS backend out of memory (MPS allocated: 12.74 GB, other allocations: 4.39 GB, max allowed: 18.13 GB). Tried to allocate 1.02 GB on "

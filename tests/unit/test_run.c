@@ -255,6 +255,11 @@ static void test_options(void **state)
 	fputs(oom, f);
 	(void)end_log(f, &log);
 	assert_int_equal(log.run.memory_samples, 3);
+	/* what is free or wanted (backend/memory_management.py of Forge) is not held */
+	f = begin_log();
+	fprintf(f, "[M] Current Free GPU Memory: 9773.37 MB\n[M] Required Model Memory: 6246.84 MB\n%s", oom);
+	(void)end_log(f, &log);
+	assert_int_equal(log.run.memory_samples, 0);
 }
 
 /* The Trainer announces its evaluation; frames of a model alone say nothing of it. Once its result is printed, it is
