@@ -125,6 +125,8 @@ const struct oom_dialect oom_dialects_fields[] = {
 	  L(SPREAD) = ""}},
 	{"sentence-transformers", "trainer", "sbert.net", "UKPLab/sentence-transformers@85ec64559f",
 	 {L(REQUESTS) = "encode(batch_size=...) lower",
+	  L(EVAL_BATCH) = "batch_size of the evaluator lower (EmbeddingSimilarityEvaluator(batch_size=...)); for the loss per_device_eval_batch_size",
+	  L(EVAL) = "embeddings to the host as they come: encode(convert_to_numpy=True), which the evaluators of the library do",
 	  L(CONTEXT) = "model.max_seq_length lower",
 	  L(LENGTH) = "model.max_seq_length lower (this changes what is learnt)",
 	  L(BATCH) = "per_device_train_batch_size lower (with fit() batch_size of the DataLoader), or CachedMultipleNegativesRankingLoss with a small mini_batch_size, which keeps the "
@@ -134,6 +136,7 @@ const struct oom_dialect oom_dialects_fields[] = {
 	  L(RECOMPUTE) = "--gradient_checkpointing",
 	  L(PRECISION) = "--mixed_precision bf16",
 	  L(OPTIMIZER) = "--use_8bit_adam (--optimizer_type AdamW8bit or Adafactor)",
+	  L(QUANT) = "--fp8_base (of sd-scripts, for a LoRA of the larger models)",
 	  L(LOGITS) = "--xformers or --sdpa; --cache_latents and --cache_text_encoder_outputs: the VAE and the text encoders leave the card",
 	  L(LENGTH) = "a smaller --resolution (this changes what is learnt)",
 	  L(EVAL) = "",

@@ -37,6 +37,9 @@ void oom_fixes_host(const struct oom_crash *c, struct oom_crash_answer *a)
 		oom_fix_lever(c, a, "", OOM_LEVER_CONTEXT);
 	if (one_array(c, GIB) && c->pairs)
 		oom_fix_add(a, "", "a sparse form of that matrix (scipy.sparse), or a block of its rows at a time; of half as many things it takes a quarter");
+	/* who knows what the array is says how it gets smaller */
+	if (oom_host_array_huge(c) && oom_lever_own(c, OOM_LEVER_ARRAY))
+		oom_fix_lever(c, a, "", OOM_LEVER_ARRAY);
 	if (oom_host_array_huge(c))
 		oom_fix_lever(c, a, "", OOM_LEVER_ARRAY_HUGE);
 	else if (one_array(c, 8 * GIB) || (one_array(c, GIB) && oom_lever_own(c, OOM_LEVER_ARRAY)))

@@ -70,6 +70,20 @@ static bool is(const char *word, const char *row)
 	return *row == '=' ? !strcmp(word, row + 1) : !strncmp(word, row, strlen(row));
 }
 
+/* "create_graph=True" and a captured "cuda_graph" are no data of anybody's. */
+static bool of_autograd(const char *from, const char *word)
+{
+	static const char *const before[] = {"create_", "retain_", "cuda_"};
+
+	for (size_t i = 0; i < COUNT(before); i++) {
+		const size_t n = strlen(before[i]);
+
+		if ((size_t)(word - from) >= n && !memcmp(word - n, before[i], n))
+			return true;
+	}
+	return false;
+}
+
 /* Each row once: a name that every frame repeats says no more than one that stands there once. */
 static void read_words(const char *from, const char *to, uint64_t seen[2])
 {
@@ -78,6 +92,8 @@ static void read_words(const char *from, const char *to, uint64_t seen[2])
 
 	for (const char *p = from; p < to;) {
 		p = next_word(p, to, word, &n);
+		if (!strcmp(word, "graph") && of_autograd(from, p - n))
+			continue;
 		for (size_t i = 0; n > 1 && i < COUNT(words); i++)
 			if (is(word, words[i].word))
 				seen[i / 64] |= UINT64_C(1) << (i % 64);

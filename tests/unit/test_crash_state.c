@@ -96,6 +96,15 @@ static const struct {
 		      "XGBoostError: device_helpers.cuh:400: Memory allocation error on worker 0: std::bad_alloc: CUDA error: cudaErrorMemoryAllocation out of memory\n"
 		      "- Free memory: 5177344\n- Requested memory: 1840021504\n", 1,
 	 "QuantileDMatrix", "DataLoader", OOM_CRASH_DATA, "it has no workers"},
+	{"stable-baselines3#885", TRACE AT("/l/stable_baselines3/common/off_policy_algorithm.py", "_setup_model", "self.replay_buffer = DictReplayBuffer(")
+				  "numpy.core._exceptions.MemoryError: Unable to allocate 966. GiB for an array with shape (500000, 1, 3, 960, 720) and data type uint8\n", 1,
+	 "buffer_size", NULL, OOM_CRASH_DATA, "who knows what the array is says how it gets smaller"},
+	{"sentence-transformers#1717", TRACE AT("/l/sentence_transformers/SentenceTransformer.py", "_eval_during_training", "score = evaluator(self)")
+				       AT("/l/sentence_transformers/evaluation/EmbeddingSimilarityEvaluator.py", "__call__", "e = model.encode(s)") FULL, 1,
+	 "batch_size of the evaluator", "eval_accumulation_steps", OOM_CRASH_EVAL, "fit() has no settings of the Trainer"},
+	{"DMM#3", TRACE AT("train_dmm.py", "main", "loss = dmm_net(x)")
+		  AT("/w/utils/math.py", "compute_gradient", "grad = torch.autograd.grad(y, [x], grad_outputs=g, create_graph=True)[0]") FULL, 6,
+	 "micro-batch", "neighbours", OOM_CRASH_BACKWARD, "autograd's graph is no data"},
 	/* ---- devices and programs without such a thing ---- */
 	{"rl-swarm#355", TRACE AT("/l/trl/trainer/grpo_trainer.py", "_get_per_token_logps", "logits = logits / self.temperature")
 			 "RuntimeError: MPS backend out of memory (MPS allocated: 12.74 GB, other allocations: 4.39 GB, max allowed: 18.13 GB). Tried to allocate 1.02 GB on "
