@@ -178,29 +178,29 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 	return y;
 }
 
-/* _scaled_dot_product_attention_math: the scores exist, in fp32 for 16-bit inputs.  Autocast's
+/* _scaled_dot_product_attention_math: the scores exist, in fp32 for 16-bit inputs unless torch is told or too old.  Autocast's
  * wrapper of scaled_dot_product_attention excludes its own dispatch key
  * (aten/src/ATen/autocast_mode.h), so nothing in here is cast again. */
 static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
 			   struct oom_val mask, const struct oom_sdpa *a)
 {
-	const enum oom_dtype dt = (enum oom_dtype)q.dt;
+	const enum oom_dtype dt = (enum oom_dtype)q.dt, in = t->plan->math_sdp_fp32 ? OOM_F32 : dt;
 	const uint16_t scores = oom_mono_mul(t, a->mq, a->sk);
 	const bool amp = t->amp, broadcast = a->heads != a->kv_heads && !a->gqa;
 	const struct oom_dim wide = {a->heads * a->d, NULL}, widev = {a->heads * a->dv, NULL};
 	struct oom_val s, m = oom_none(), y, scaled, weights = oom_none(), acc[2] = {oom_none(), oom_none()};
 
 	t->amp = false;
-	q = oom_op_cast(t, q, OOM_F32);
-	k = oom_op_cast(t, k, OOM_F32);
-	v = oom_op_cast(t, v, OOM_F32);
+	q = oom_op_cast(t, q, in);
+	k = oom_op_cast(t, k, in);
+	v = oom_op_cast(t, v, in);
 	/* query_acc, key_acc and value_acc are locals of the function, and so are key_expanded and value_expanded */
 	s = oom_op_unary(t, OOM_SCALE, oom_keep(q));
 	if (a->causal && oom_is_none(mask)) {
 		struct oom_val ones = oom_new(t, "causal mask", oom_mono_mul(t, a->sk, a->sk), D(1),
 					      OOM_U8);
 
-		m = mask_to_bias(t, ones, OOM_F32);
+		m = mask_to_bias(t, ones, in);
 	} else if (!oom_is_none(mask)) {
 		m = mask_to_bias(t, mask, dt);
 	}
@@ -222,7 +222,7 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	s = oom_op_softmax(t, s, false);
 	s = oom_op_dropout(t, s, a->dropout);
 	/* make_tuple(matmul(attn, value).to(dtype), attn.to(dtype)): compilers begin with the last */
-	if (dt != OOM_F32)
+	if (dt != in)
 		weights = oom_new_like(t, "attention weights", s, dt);
 	y = broadcast ? oom_op_expand(t, oom_keep(v), a->mk, widev) : oom_share(t, v);
 	y = oom_op_bmm(t, "attention", oom_keep(s), y, a->mq, widev, oom_mono_now(t, a->sk));

@@ -171,6 +171,10 @@
 {KNOB("kv-repeat", "kv_repeat", kv_repeat), WORD(kv_repeats, OOM_KV_GROUPED),
  .summary = "which attention gets keys and values copied to all query heads, where a model groups them",
  .setting = "", .source = "transformers integrations/sdpa_attention.py; torchtune modules/attention.py"},
+{KNOB("math-sdp-fp32", "math_sdp_fp32", math_sdp_fp32), FLAG(1),
+ .summary = "torch's attention computes in fp32 where it has no fused kernel for the heads, the mask or the card",
+ .setting = "torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(False)",
+ .source = "aten/src/ATen/native/transformers/attention.cpp _scaled_dot_product_attention_math"},
 {KNOB("rope-tables", "rope_tables", rope_tables), WORD(rope_tables, OOM_ROPE_MADE),
  .summary = "whose layers keep cosines and sines of max_position_embeddings each, in the type that weights are "
 	    "loaded in: 512 MiB in Mistral 7B",
