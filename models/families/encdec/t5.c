@@ -168,12 +168,27 @@ static struct oom_val clamped(struct oom_frame *caller, const struct oom_arch *a
 	return oom_name(caller, oom_leave(&f, y));
 }
 
+/* The first layer makes the biases, and again when it is recomputed: the graph keeps the buckets of relative positions, and
+ * the zeros of cross-attention are among the layer's results; the other bias takes the place of the first one, which no
+ * later layer needs any more. */
+static void biases_again(struct oom_frame *f, const struct t5_stack *s)
+{
+	struct oom_tape *t = f->t;
+
+	if (!t5_kind_of(s->a)->blocks || s->decoder)
+		oom_name(f, oom_new(t, "relative buckets", oom_mono_mul(t, s->m_len, s->m_len), D(1), OOM_I64));
+	if (s->decoder)
+		oom_name(f, oom_new_like(t, "cross position bias", s->cross_bias, (enum oom_dtype)s->cross_bias.dt));
+}
+
 static struct oom_val t5_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct t5_stack *s = ctx;
 	struct oom_frame f = {.t = t};
 	struct oom_val y;
 
+	if (!i && t->recompute && !t5_kind_of(s->a)->each)
+		biases_again(&f, s);
 	/* (cross_)attention_outputs hold the sums */
 	x = clamped(&f, s->a, oom_name(&f, t5_attend(t, s, i, x, false)));
 	if (s->decoder)
@@ -208,12 +223,28 @@ static struct oom_val additive_mask(struct oom_tape *t, const struct t5_stack *s
 	return m;
 }
 
+/* The encoder's padding over the decoder's tokens; none without padding. */
+static struct oom_val cross_padding(struct oom_tape *t, const struct t5_stack *s, enum oom_dtype dt)
+{
+	const struct oom_plan *real = t->plan;
+	struct oom_plan p = *real;
+	struct oom_val m;
+
+	if (!s->decoder || !real->padding_mask)
+		return oom_none();
+	p.attn = OOM_ATTN_EAGER;
+	t->plan = &p;
+	m = oom_make_mask(t, false, 0, dt, t->m_b, s->m_len, s->m_src_len);
+	t->plan = real;
+	return m;
+}
+
 /* What all layers of a stack share, names of f's. */
 static void make_biases(struct oom_frame *f, struct t5_stack *s, enum oom_dtype dt)
 {
 	const struct t5_kind *k = t5_kind_of(s->a);
 	struct oom_tape *t = f->t;
-	struct oom_val b;
+	struct oom_val b, cross;
 
 	s->bias = s->cross_bias = s->mask = s->cross_mask = oom_none();
 	if (k->each && s->decoder && t->plan->padding_mask) {
@@ -229,13 +260,13 @@ static void make_biases(struct oom_frame *f, struct t5_stack *s, enum oom_dtype 
 		s->bias = oom_name_shared(f, t5_block_bias(f, s, t->amp ? (enum oom_dtype)t->amp_dt : dt));
 		return;
 	}
+	cross = oom_name_shared(f, cross_padding(t, s, dt));
 	b = relative_positions(t, s, true);
 	s->mask = oom_name_shared(f, additive_mask(t, s, k->blocks, (enum oom_dtype)b.dt));
 	s->bias = oom_name_shared(f, masked(t, s, b, s->mask));
 	if (s->decoder)
-		s->cross_bias = oom_name_shared(f, no_positions(t, s, true,
-								t->amp ? (enum oom_dtype)t->amp_dt :
-									 dt));
+		s->cross_bias = oom_name_shared(f, masked(t, s, no_positions(t, s, true, t->amp ? (enum oom_dtype)t->amp_dt : dt),
+							  cross));
 }
 
 static struct oom_val t5_run_stack(struct oom_tape *t, struct t5_stack *s, struct oom_val embed,
