@@ -88,9 +88,13 @@ static bool has_line(const char *text, const char *begins)
 {
 	const size_t n = strlen(begins);
 
-	for (const char *p = text; p; p = strchr(p, '\n'), p += p != NULL)
+	for (const char *p = text; p; p++) {
 		if (!strncmp(p, begins, n))
 			return true;
+		p = strchr(p, '\n');
+		if (!p)
+			break;
+	}
 	return false;
 }
 
