@@ -179,11 +179,9 @@ static bool multiplies_itself(const char *begin, const char *end)
 	return false;
 }
 
-void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, const char *end)
+/* Whether the model is one of language, and whether it sees. */
+static void decode_model(struct oom_crash *c, const char *begin, const char *end)
 {
-	/* who exports a model for another runtime */
-	static const char *const traces[] = {"torch/onnx/", "torch\\onnx\\", "torch.onnx.export(", "TracerWarning",
-					     "torch/jit/_trace.py", "optimum/exporters", NULL};
 	/* models of language have a vocabulary */
 	static const char *const language[] = {"vocab", "log_prob", "logprob", "ForCausalLM", "lm_head", "llama", "Llama", "LLAMA", "LLaMA", "icuna", "LLM", "gpt", "GPT",
 					       "Qwen", "qwen", "megatron", "trl", "unsloth", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", NULL},
@@ -192,15 +190,24 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	/* of models that see, not of those that draw */
 	static const char *const pixels[] = {"max_pixels", "_vl/", "_vl.py", "vision_tower", "pixel_values", "grid_thw", "limit_mm_per_prompt", "limit-mm-per-prompt",
 					     "multi-modal", "multimodal", "vision_model", "MAX_PIXELS", "vl-7b", "VL-7B", "VL-3B", "VL-32B", "VL-72B", "VL-2B", NULL};
+
+	c->language = any(begin, end, language) || (c->task == OOM_TASK_UNKNOWN && any(begin, end, perhaps)) ||
+		      (any(begin, end, mostly) && c->task != OOM_TASK_AUDIO && c->task != OOM_TASK_IMAGES && c->task != OOM_TASK_VIDEO);
+	c->sees = any(begin, end, pixels);
+}
+
+void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	/* who exports a model for another runtime */
+	static const char *const traces[] = {"torch/onnx/", "torch\\onnx\\", "torch.onnx.export(", "TracerWarning",
+					     "torch/jit/_trace.py", "optimum/exporters", NULL};
 	const char *const line = oom_line_begin(begin, at);
 	const bool layered = oom_runtime_is(c, OOM_RUNTIME_LAYERED);
 	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
 	struct oom_span s;
 
 	c->part = OOM_PART_UNKNOWN;
-	c->language = any(begin, end, language) || (c->task == OOM_TASK_UNKNOWN && any(begin, end, perhaps)) ||
-		      (any(begin, end, mostly) && c->task != OOM_TASK_AUDIO && c->task != OOM_TASK_IMAGES && c->task != OOM_TASK_VIDEO);
-	c->sees = any(begin, end, pixels);
+	decode_model(c, begin, end);
 	if (oom_text_find(line, oom_line_end(at, end), "warmup model") || oom_text_find(line, oom_line_end(at, end), "determine_num_available_blocks") ||
 	    oom_text_find(line, oom_line_end(at, end), "determine_available_memory")) {
 		c->part = OOM_PART_WARMUP;
