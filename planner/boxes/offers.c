@@ -118,8 +118,47 @@ static double cheaper(double a, double b)
 	return isnan(a) ? b : isnan(b) ? a : a < b ? a : b;
 }
 
-/* The same machine in one region again (zones, spot and on-demand rows): folded at the cheaper
- * price. */
+/* What both rows promise: of a limit the smaller. */
+static double lesser(double a, double b)
+{
+	return a < b || isnan(b) ? a : b;
+}
+
+/* The same machine at two dates, "" for a list that says none and is taken for today's: the newer prices, and an older
+ * one where the newer row has none.  Then the date is the older one too, since a row has one date for both. */
+static struct oom_offer newer_first(const struct oom_offer *a, const struct oom_offer *b)
+{
+	const bool second = *a->price_date && (!*b->price_date || strcmp(b->price_date, a->price_date) > 0);
+	const struct oom_offer *const old = second ? a : b;
+	struct oom_offer now = second ? *b : *a;
+	const bool demand = isnan(now.ondemand_usd_h) && !isnan(old->ondemand_usd_h);
+	const bool spot = isnan(now.spot_usd_h) && !isnan(old->spot_usd_h);
+
+	if ((!demand && !spot) || offers_stale_at(old, time(NULL)))
+		return now;
+	if (demand)
+		now.ondemand_usd_h = old->ondemand_usd_h;
+	if (spot)
+		now.spot_usd_h = old->spot_usd_h;
+	memcpy(now.price_date, old->price_date, sizeof(now.price_date));
+	memcpy(now.source, old->source, sizeof(now.source));
+	return now;
+}
+
+/* The same machine in one region again.  Of one date (zones, spot and on-demand rows): folded at the cheaper price, and
+ * what it has of memory and disk is what all of them have. */
+static void fold_into(struct oom_offer *to, const struct oom_offer *again)
+{
+	if (strcmp(to->price_date, again->price_date)) {
+		*to = newer_first(to, again);
+		return;
+	}
+	to->ondemand_usd_h = cheaper(to->ondemand_usd_h, again->ondemand_usd_h);
+	to->spot_usd_h = cheaper(to->spot_usd_h, again->spot_usd_h);
+	to->host_ram_gib = lesser(to->host_ram_gib, again->host_ram_gib);
+	to->disk_gib = lesser(to->disk_gib, again->disk_gib);
+}
+
 static void fold(struct oom_offers *o)
 {
 	size_t n = 0;
@@ -129,10 +168,7 @@ static void fold(struct oom_offers *o)
 	qsort(o->items, o->n, sizeof(*o->items), by_place);
 	for (size_t i = 0; i < o->n; i++) {
 		if (n && !by_place(&o->items[n - 1], &o->items[i])) {
-			o->items[n - 1].ondemand_usd_h = cheaper(o->items[n - 1].ondemand_usd_h,
-								 o->items[i].ondemand_usd_h);
-			o->items[n - 1].spot_usd_h = cheaper(o->items[n - 1].spot_usd_h,
-							     o->items[i].spot_usd_h);
+			fold_into(&o->items[n - 1], &o->items[i]);
 			o->duplicates++;
 			continue;
 		}

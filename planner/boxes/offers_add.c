@@ -70,9 +70,8 @@ static void note_unknown(struct oom_offers *o, const char *name, double mem_gb)
 {
 	const char *near, **names;
 	char said[64];
+	int32_t alike;
 	int each;
-	/* the card of that name, whose memory is another */
-	const int32_t alike = oom_offer_card(&o->gpus, name, 0, OOM_FORM_UNSAID, &each);
 
 	o->unknown_gpu++;
 	if (mem_gb > 4 && mem_gb < 2000)
@@ -84,6 +83,8 @@ static void note_unknown(struct oom_offers *o, const char *name, double mem_gb)
 			return;
 	if (o->n_unknown == sizeof(o->unknown) / sizeof(o->unknown[0]))
 		return;
+	/* the card of that name, whose memory is another */
+	alike = oom_offer_card(&o->gpus, name, 0, OOM_FORM_UNSAID, &each);
 	names = calloc(o->gpus.n + 1, sizeof(*names));
 	for (size_t i = 0; names && i < o->gpus.n; i++)
 		names[i] = o->gpus.items[i].name;
