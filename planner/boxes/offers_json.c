@@ -184,6 +184,10 @@ static enum oom_status add_gpuhunt(struct oom_offer_loader *l, struct oom_offer 
 	return oom_offer_add(l, f, number_of(o, "gpu_count"), number_of(o, "gpu_memory"), err);
 }
 
+/* What dstack writes as an offer's disk where neither the catalogue nor the user names one: what it would ask for, not
+ * what there is (core/models/resources.py, DEFAULT_DISK; core/backends/base/offers.py, choose_disk_size_mib). */
+#define DSTACK_DISK_GIB 100
+
 /* dstack (github.com/dstackai/dstack, cli/utils/run.py: print_offers_json; later
  * cli/models/offers.py): resources stand in the offer or in its instance; GPUs are listed one by
  * one and are all of one kind. */
@@ -211,7 +215,7 @@ static enum oom_status add_dstack(struct oom_offer_loader *l, struct oom_offer *
 					 "size_mib"),
 			       1e12) /
 		      1024;
-	if (!(f->disk_gib > 0))
+	if (!(f->disk_gib > 0) || f->disk_gib == DSTACK_DISK_GIB)
 		f->disk_gib = NAN;              /* Disk: size_mib = 0 says that it is unknown */
 	return oom_offer_add(l, f, cJSON_GetArraySize(gpus), number_of(first, "memory_mib") / 1024,
 			     err);

@@ -116,6 +116,15 @@ static void test_json(void **state)
 	assert_int_equal(o.unknown_gpu, 1);
 	assert_int_equal(o.bad_number, 1);
 	oom_offers_release(&o);
+	/* models/instances.py: 100 GiB is what it asks for where nobody names a disk, another size is one */
+	read_text(&o, "disk.json",
+		  "[{\"backend\":\"aws\",\"region\":\"a\",\"price\":1,\"instance\":{\"name\":\"g\",\"resources\":{\"gpus\":[{\"name\":\"T4\","
+		  "\"memory_mib\":16384}],\"disk\":{\"size_mib\":102400}}}},"
+		  "{\"backend\":\"aws\",\"region\":\"b\",\"price\":1,\"instance\":{\"name\":\"g\",\"resources\":{\"gpus\":[{\"name\":\"T4\","
+		  "\"memory_mib\":16384}],\"disk\":{\"size_mib\":51200}}}}]", OOM_OK, &err);
+	assert_int_equal(o.n, 2);
+	assert_true(isnan(o.items[0].disk_gib) && o.items[1].disk_gib == 50);
+	oom_offers_release(&o);
 	read_text(&o, "open.json", "[{\"instance_name\":\"x\"", OOM_ERR_PARSE, &err);
 	read_text(&o, "null.json", "[null,{\"backend\":null,\"resources\":5}]", OOM_OK, &err);
 	assert_int_equal(o.malformed, 1);       /* an offer without a card, and a null */
@@ -318,7 +327,7 @@ static void test_fabrics(void **state)
 		bool clusters, stale;
 		double storage, egress;         /* the list's, else its provider's; -1: nobody says */
 	} want[] = {{"a", true, true, 0.08, 0.01}, {"e", true, false, 0.08, 0.09}, {"b", false, false, 0.2, 0},
-		    {"c", true, false, 0.2, 0}, {"f", true, false, -1, -1}, {"d", false, false, -1, -1}};
+		    {"c", true, false, 0.2, 0}, {"f", true, false, -1, -1}, {"g", false, false, -1, -1}, {"d", false, false, -1, -1}};
 
 	(void)state;
 	read_text(&o, "own.csv",
@@ -328,9 +337,10 @@ static void test_fabrics(void **state)
 		  "lambda,b,H100-SXM5-80GB,1,,2,2999,\n"       /* none, and one card */
 		  "lambda,c,H100-SXM5-80GB,8,,20,2999,\n"      /* eight that a cloud links */
 		  "other,f,H100-SXM5-80GB,8,,20,2999,\n"       /* and one that has no row */
-		  "vast,d,H100-SXM5-80GB,8,100,15,2999,\n",    /* let by private hosts */
+		  "vast,d,H100-SXM5-80GB,8,100,15,2999,\n"     /* let by private hosts */
+		  "spheron,g,H100-SXM5-80GB,8,,15,2999,\n",    /* and by the clouds behind it */
 		  OOM_OK, &err);
-	assert_int_equal(o.n, 6);
+	assert_int_equal(o.n, 7);
 	for (size_t i = 0; i < o.n; i++) {
 		assert_string_equal(o.items[i].instance, want[i].instance);
 		assert_int_equal(o.items[i].clusters, want[i].clusters);
