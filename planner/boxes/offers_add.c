@@ -183,6 +183,10 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 		note_unknown(o, f->gpu_name, mem_gb);
 		return OOM_OK;
 	}
+	if (f->gpu_count > 1 && oom_offer_is_slice(&o->gpus.items[f->gpu])) {
+		oom_offer_share(o, f, count);
+		return OOM_OK;
+	}
 	if (o->n == o->cap) {
 		const size_t cap = o->cap ? o->cap * 2 : 256;
 		void *q;

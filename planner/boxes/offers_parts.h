@@ -40,6 +40,8 @@ void oom_providers_release(struct oom_providers *p);
 const struct oom_provider *oom_provider_of(const struct oom_providers *p, const char *name);
 /* The form of its cards of this name. */
 enum oom_offer_form oom_provider_form(const struct oom_provider *p, const char *card);
+/* Whether it is a slice of a card, which trains alone. */
+bool oom_offer_is_slice(const struct oom_gpu *card);
 /* Whether it clusters, and the prices that the list is silent about. */
 void oom_provider_fill(const struct oom_provider *p, const struct oom_gpu *card, struct oom_offer *o);
 

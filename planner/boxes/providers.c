@@ -77,13 +77,21 @@ enum oom_offer_form oom_provider_form(const struct oom_provider *p, const char *
 	return OOM_FORM_UNSAID;
 }
 
+/* NCCL refuses two slices of one card, and has no path between slices but host memory and the network; from 2.32 on it
+ * lets them, as an experiment for tests (NVIDIA/nccl#1716): a run is not priced over several. */
+bool oom_offer_is_slice(const struct oom_gpu *card)
+{
+	return strstr(card->name, " MIG ") != NULL;
+}
+
 /* Machines of private hosts have nothing but the internet between two of them, whatever a list says; else a
  * network that the list names, cards of one NVLink domain over several machines, or as many cards as the provider
  * links. */
 void oom_provider_fill(const struct oom_provider *p, const struct oom_gpu *card, struct oom_offer *o)
 {
-	o->clusters = !p->market && (o->network_gbps > 0 || card->nvlink_domain > (double)o->gpu_count ||
-				     (p->linked_gpus && o->gpu_count >= p->linked_gpus));
+	o->clusters = !p->market && !oom_offer_is_slice(card) &&
+		      (o->network_gbps > 0 || card->nvlink_domain > (double)o->gpu_count ||
+		       (p->linked_gpus && o->gpu_count >= p->linked_gpus));
 	if (!(o->storage_usd_gib_month >= 0) && p->storage_usd_gib_month >= 0) {
 		o->storage_usd_gib_month = p->storage_usd_gib_month;
 		o->rates_from_provider = true;

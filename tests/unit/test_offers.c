@@ -354,6 +354,25 @@ static void test_fabrics(void **state)
 	oom_offers_release(&o);
 }
 
+/* Slices of cards train alone (NVIDIA/nccl#1716): one to a machine, and no machines together. */
+static void test_slices(void **state)
+{
+	struct oom_offers o = {0};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	read_text(&o, "own.csv",
+		  "provider,instance,gpu,gpu_count,network_gbps,ondemand_usd_h\n"
+		  "p,one,A100-SXM4-80GB MIG 3g.40gb,1,100,1\n"
+		  "p,seven,H100-SXM5-80GB MIG 1g.10gb,7,100,3\n", OOM_OK, &err);
+	assert_int_equal(o.n, 1);
+	assert_string_equal(o.items[0].instance, "one");
+	assert_false(o.items[0].clusters);
+	assert_int_equal(o.shares, 1);
+	assert_string_equal(o.share[0], "7 x H100-SXM5-80GB MIG 1g.10gb (seven)");
+	oom_offers_release(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -367,6 +386,7 @@ int main(void)
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_stated_memory),
 		cmocka_unit_test(test_fabrics),
+		cmocka_unit_test(test_slices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
