@@ -82,6 +82,8 @@ static void box_json(struct oom_json *j, const struct oom_plan *asked, const str
 	oom_json_text(j, "gpu", o->gpus.items[x->offer->gpu].name);
 	oom_json_uint(j, "gpu_count", x->offer->gpu_count);
 	oom_json_int(j, "nodes", x->nodes);
+	/* plan takes it as --network-gbps */
+	oom_json_real(j, "network_gbps", x->offer->network_gbps > 0 ? x->offer->network_gbps : NAN);
 	oom_json_text(j, "shortage", x->shortage ? oom_shortage_str(x->shortage) : NULL);
 	oom_json_uint(j, "short_bytes", x->short_bytes);
 	oom_json_bool(j, "needs_science", x->needs_science);

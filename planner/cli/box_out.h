@@ -20,6 +20,8 @@ struct oom_box_view {
 void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_box *items,
 		    size_t from, size_t to);
 void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int64_t top);
+/* How many of them see another number of sequences in a step than was asked. */
+void oom_box_steps(const struct oom_plan *asked, const struct oom_boxes *b);
 void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, const struct oom_box_view *view);
 /* "2 x 8 x H100-SXM5-80GB". */
 void oom_quote_cards(const struct oom_offers *o, const struct oom_box *x, char *text, size_t size);

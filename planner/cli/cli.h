@@ -42,6 +42,7 @@ struct oom_job {
 	char located[512];              /* where that lies */
 	const char *described;          /* the config.json that the files amount to, which name none (model is "-") */
 	char card[128];                 /* --gpu without the number of GPUs that stood in it */
+	int64_t card_gpus;              /* GPUs of one machine, where it says them ("2x8xH100": 8); 0: it does not */
 	bool any_card;                  /* --gpu only narrows a list of machines, whatever their cards' memory */
 	struct oom_list emit;           /* FORMAT[:FILE] */
 	bool strict, overwrite;

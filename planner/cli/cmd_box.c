@@ -196,8 +196,8 @@ static int run(struct oom_job *job)
 				  .rank = (enum oom_box_rank)a->rank,
 				  .providers = a->providers,
 				  .gpu = job->gpu,
-				  /* "8xH100": machines of eight, "2x8xH100": two of them */
-				  .gpus_each = job->gpu && job->gpu == job->card ? job->plan.gpus / job->plan.nodes : 0,
+				  /* "8xH100": machines of eight, as many as --nodes says; "2x8xH100": two of them */
+				  .gpus_each = job->card_gpus,
 				  .max_nodes = a->max_nodes ? a->max_nodes : 1,
 				  .spot = a->spot,
 				  .spot_hours = 24,

@@ -84,6 +84,7 @@ int oom_job_count_gpus(struct oom_job *job)
 		return oom_complain(OOM_EXIT_USAGE, "--gpu %s: %lld nodes are more than --nodes takes",
 				    oom_shown(job->gpu), (long long)c.nodes);
 	job->plan.gpus = c.gpus;
+	job->card_gpus = c.gpus / c.nodes;
 	if (c.nodes > 1)
 		job->plan.nodes = c.nodes;
 	snprintf(job->card, sizeof(job->card), "%s", c.name);

@@ -285,6 +285,7 @@ void oom_box_text(const struct oom_job *job, const struct oom_target *t,
 				       "* nothing is both cheaper per hour and faster\n");
 		if (v->tokens > 0)
 			oom_quote_notes(asked, b, v);
+		oom_box_steps(asked, b);
 	}
 	while (science < b->n && b->items[science].shortage == OOM_BOX_FITS)
 		science++;

@@ -115,8 +115,12 @@ void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int6
 					    ">sequences", ">tokens/s", "binds", NULL};
 	char text[200];
 	struct oom_table t;
-	size_t shown = 0;
+	size_t shown = 0, priced = 0;
 
+	for (size_t i = 0; i < b->n_points; i++)
+		priced += b->points[i].pareto && !isnan(b->points[i].usd);
+	if (!priced)
+		return;
 	printf("\ndays against dollars: nothing is done earlier for less (sequences: of a step)\n");
 	oom_table_init(&t, heads);
 	for (size_t i = 0; i < b->n_points; i++) {
@@ -149,6 +153,22 @@ static void rates(const struct oom_box *first)
 		printf("; without %s, which nobody prices for the first", without);
 	if ((storage || egress) && first->offer->rates_from_provider)
 		printf("; %s at the provider's rates (data/providers.csv)", with);
+}
+
+/* A step is what was asked only where the GPUs divide it. */
+void oom_box_steps(const struct oom_plan *asked, const struct oom_boxes *b)
+{
+	size_t other = 0;
+
+	for (size_t i = 0; i < b->fitting; i++)
+		other += asked->global_batch && b->items[i].batch != asked->global_batch;
+	if (!other)
+		return;
+	printf("the GPUs of %zu of these do not divide a step of %lld sequences: their steps see the nearest number that they do",
+	       other, (long long)asked->global_batch);
+	if (b->items[0].batch != asked->global_batch)
+		printf(", the first one's %lld", (long long)b->items[0].batch);
+	putchar('\n');
 }
 
 void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, const struct oom_box_view *v)
