@@ -37,6 +37,11 @@ void fill_torchtune(struct emission *e)
 	emit_rows(e, "", "torchtune", "dtype");
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "compile", "True");
+	if (emit_is(e, "fp8", "tensorwise") || emit_is(e, "fp8", "rowwise")) {
+		emit_set(e, "enable_fp8_training", "True");
+		emit_set(e, "fp8_recipe_name", emit_fact(e, "fp8", list));
+		*list = 0;
+	}
 	for (size_t i = 0; i < sizeof(optimizers) / sizeof(optimizers[0]); i++)
 		if (emit_is(e, "optimizer", optimizers[i].ours)) {
 			emit_set(e, "optimizer._component_", optimizers[i].class);
@@ -176,6 +181,12 @@ void fill_torchtitan(struct emission *e)
 		emit_set(e, "optimizer.early_step_in_backward", "true");
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "compile.enable", "true");
+	if (emit_is(e, "fp8", "tensorwise") || emit_is(e, "fp8", "rowwise")) {
+		emit_names(e, "model.converters", "float8");
+		emit_names(e, "float8.filter_fqns", "output");
+		if (emit_is(e, "fp8", "rowwise"))
+			emit_set(e, "float8.recipe_name", "rowwise");
+	}
 	if (emit_is(e, "compile", "true") && emit_is(e, "loss", "outside"))
 		emit_names(e, "compile.components", "model");
 }

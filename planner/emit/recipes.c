@@ -111,6 +111,8 @@ void fill_axolotl(struct emission *e)
 	emit_rows(e, "", "axolotl", "gradient_checkpointing gradient_checkpointing_kwargs.use_reentrant");
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "torch_compile", "true");
+	if (emit_is(e, "fp8", "tensorwise"))
+		emit_set(e, "fp8", "true");
 	emit_set(e, "attn_implementation", emit_is(e, "attn", "flash") ? "flash_attention_2"
 								      : emit_fact(e, "attn", buf));
 	axolotl_kernels(e);
@@ -185,6 +187,8 @@ void fill_llamafactory(struct emission *e)
 	emit_set(e, "packing", emit_fact(e, "packing", buf));
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "torch_compile", "true");
+	if (emit_is(e, "fp8", "tensorwise"))
+		emit_set(e, "fp8", "true");
 	emit_set(e, "flash_attn", emit_is(e, "attn", "flash") ? "fa2" : emit_is(e, "attn", "eager") ? "disabled" : "sdpa");
 	/* but for next tokens it means the modules alone (model/loader.py require_logits) */
 	whole = !emit_is(e, "objective", "sft") && !emit_is(e, "objective", "pretrain");

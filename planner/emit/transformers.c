@@ -349,7 +349,9 @@ void fill_accelerate(struct emission *e)
 	emit_set(e, "distributed_type", emit_deepspeed(e) ? "DEEPSPEED" : emit_fsdp(e) ? "FSDP"
 					: e->plan->gpus > 1		    ? "MULTI_GPU"
 									    : "NO");
-	emit_set(e, "mixed_precision", emit_fact(e, "@autocast", buf));
+	emit_set(e, "mixed_precision", emit_is(e, "fp8", "tensorwise") ? "fp8" : emit_fact(e, "@autocast", buf));
+	if (emit_is(e, "fp8", "tensorwise"))
+		emit_set(e, "fp8_config.backend", "AO");
 	emit_set(e, "num_machines", emit_fact(e, "nodes", buf));
 	emit_set(e, "num_processes", emit_fact(e, "gpus", buf));
 	emit_set(e, "machine_rank", "0");

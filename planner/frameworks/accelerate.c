@@ -62,6 +62,8 @@ static const struct fw_row rows[] = {
 	{"dynamo_backend", .hook = true},
 	{"dynamo_config.dynamo_backend", .hook = true},
 	{"dynamo_config.dynamo_mode", .hook = true},
+	{"fp8_config.backend", .hook = true, .source = LAUNCH},
+	{"fp8_config.enable_fsdp_float8_all_gather", .hook = true, .source = LAUNCH},
 	{"use_cpu", .note = "the run is on the CPU: no GPU memory is used"},
 	{.key = NULL},
 };
@@ -154,8 +156,7 @@ static void finish(struct fw_part *p)
 		fw_set(p, "hybrid-shard", "true",
 		       "parallelism_config.parallelism_config_dp_replicate_size", NULL);
 	finish_compile(p);
-	if (!strcmp(fw_text(p, "mixed_precision"), "fp8"))
-		fw_unmodelled(p, "mixed_precision", "fp8 products are priced as bf16");
+	fw_accelerate_fp8(p, "fp8_config.backend", "fp8_config.enable_fsdp_float8_all_gather");
 }
 
 static const struct fw_row *const lists[] = {rows, NULL};

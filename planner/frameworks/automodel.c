@@ -68,7 +68,7 @@ static const struct fw_row rows[] = {
 	{"optimizer.exp_avg_sq_dtype", .note = "states of the optimizer in other widths than are priced"},
 	FW_KEY("compile.enabled", "compile", "true>true;false>false", NULL, "nemo_automodel compile_utils.py"),
 	{"model.use_liger_kernel", .note = "Liger's kernels: less than is priced"},
-	{"fp8.enabled", .note = "8-bit matrix products: give --fp8"},
+	{"fp8.enabled", .hook = true}, {"fp8.recipe_name", .hook = true}, {"fp8.enable_fsdp_float8_all_gather", .hook = true},
 	FW_KEY("dataloader.num_workers", "dataloader-workers", NULL, NULL, NULL),
 	{.key = NULL},
 };
@@ -229,6 +229,9 @@ static void finish(struct fw_part *p)
 	if (atoi(fw_fact(p, "pp")) > 1 && doc_whole(fw_key(p, "distributed.pipeline.pp_microbatch_size"), &n) && n > 0 &&
 	    n < 100000)
 		fw_set_whole(p, "micro-batch", n, "distributed.pipeline.pp_microbatch_size", CONFIG);
+	if (fw_on(p, "fp8.enabled"))
+		fw_take_fp8(p, fw_text(p, "fp8.recipe_name"), "fp8.enabled", "fp8.enable_fsdp_float8_all_gather",
+			    "nemo_automodel/components/quantization/fp8.py");
 	if (!*fw_fact(p, "attn")) {
 		fw_default(p, "attn", "flash", "nemo_automodel/_transformers/kernel_patches.py:71");
 		fw_open(p, "attn", "flash where flash_attn is installed, else sdpa");

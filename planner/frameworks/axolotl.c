@@ -200,6 +200,9 @@ static void finish(struct fw_part *p)
 	finish_loss(p);
 	finish_liger(p);
 	finish_frozen(p);
+	if (fw_on(p, "fp8"))
+		fw_take_fp8(p, "tensorwise", "fp8", "fp8_enable_fsdp_float8_all_gather",
+			    "axolotl/core/trainers/base.py additional_accelerator_args");
 	finish_eval(p);
 	fw_take_compile(p, "torch_compile_backend", "torch_compile_mode");
 	fw_default(p, "attn", "sdpa", "transformers modeling_utils.py");

@@ -117,7 +117,8 @@ const struct fw_row axolotl_rows[] = {
 	{"relora_steps", .note = "ReLoRA merges adapters as it goes: more at that moment"},
 	{"lisa_n_layers", .hook = true, .source = "axolotl/utils/callbacks/lisa.py"},
 	{"qat", .note = "quantisation-aware training keeps fake-quantised copies: more than is priced"},
-	{"fp8", .note = "fp8 products are priced as bf16"},
+	FW_KEY("fp8", "fp8", "true>tensorwise;false>none", NULL, "axolotl/core/trainers/base.py additional_accelerator_args"),
+	{"fp8_enable_fsdp_float8_all_gather", .hook = true, .source = SCHEMA},
 	/* "auto": from PyTorch 2.5.1 on (check_torch_compile_auto) */
 	FW_KEY("torch_compile", "compile", "true>true;auto>true;false>false", NULL, SCHEMA),
 	{"torch_compile_backend", .hook = true}, {"torch_compile_mode", .hook = true},
@@ -164,7 +165,7 @@ const char axolotl_idle[] =
 	"final_state_dict_type fix_untrained_tokens flash_attn_cross_entropy flash_attn_d512 "
 	"flash_attn_fuse_mlp flash_attn_fuse_qkv flash_attn_rms_norm flash_optimum "
 	"flex_attn_compile_kwargs flex_attn_compile_kwargs.* float32 format fp32_norm_classes "
-	"fp32_norms fp8_enable_fsdp_float8_all_gather fsdp_config.* fsdp_final_state_dict_type "
+	"fp32_norms fsdp_config.* fsdp_final_state_dict_type "
 	"fused_attn_kernel future_timeout gc_collect_steps gc_steps gemma4_fp8_nonexpert "
 	"gemma4_hybrid_attn_impl gemma4_nf4_nonexpert generate_max_len generate_samples "
 	"generation_batch_size generation_do_sample generation_interval generation_kwargs "

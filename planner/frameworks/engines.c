@@ -261,3 +261,34 @@ void fw_megatron_offload(struct fw_part *p, const char *fraction)
 	if (fw_fact_is(p, "offload-optimizer", "cpu") && fw_key(p, fraction) && atof(fw_text(p, fraction)) < 1)
 		fw_unmodelled(p, fraction, "the rest of the states stays on the card: more than is priced");
 }
+
+void fw_take_fp8(struct fw_part *p, const char *recipe, const char *key, const char *gather, const char *source)
+{
+	const char *word = !strncmp(recipe, "rowwise", 7) ? "rowwise" : *recipe ? recipe : "tensorwise";
+
+	if (strcmp(word, "rowwise") && strcmp(word, "tensorwise")) {
+		fw_unmodelled(p, key, "a recipe of fp8 that is not modelled: priced as bf16");
+		return;
+	}
+	fw_set(p, "fp8", word, key, source);
+	if (gather && fw_on(p, gather))
+		fw_unmodelled(p, gather, "shards are gathered in 8 bit: less than is priced");
+}
+
+/* Of those that are installed torchao is taken first, then TransformerEngine, then MS-AMP (accelerate accelerator.py
+ * Accelerator, fp8_backend). */
+void fw_accelerate_fp8(struct fw_part *p, const char *backend, const char *gather)
+{
+	const char *word = fw_text(p, backend);
+
+	if (strcasecmp(fw_text(p, "mixed_precision"), "fp8") || fw_fact_is(p, "engine", "megatron"))
+		return;
+	if (*word && !oom_same_word(word, "ao")) {
+		fw_unmodelled(p, "mixed_precision", "fp8 products of TransformerEngine or MS-AMP are priced as bf16");
+		return;
+	}
+	fw_take_fp8(p, "tensorwise", "mixed_precision", gather, "accelerate/utils/ao.py convert_to_float8_training");
+	fw_set(p, "@launcher-fp8", "true", "mixed_precision", NULL);
+	if (!*word)
+		fw_note(p, "mixed_precision", "torchao's products, the first choice where no backend is named");
+}

@@ -161,6 +161,11 @@ void fw_take_fsdp(struct fw_part *part, const char *key, const char *config,
 /* LISA (arXiv:2403.17919): n layers at a time train beside embeddings, norms and head; which ones changes,
  * the first ones are priced. */
 void fw_take_lisa(struct fw_part *part, const char *key);
+/* torchao's float8 linear layers under a recipe of --fp8, because of this key; `gather`: the key that has shards gathered
+ * in 8 bit, NULL: none. */
+void fw_take_fp8(struct fw_part *part, const char *recipe, const char *key, const char *gather, const char *source);
+/* The same of accelerate's mixed_precision: fp8, where its backend is torchao's. */
+void fw_accelerate_fp8(struct fw_part *part, const char *backend, const char *gather);
 /* Where the knob "compile" is on: a backend or a mode that keeps other things than it prices.  Keys;
  * NULL: none. */
 void fw_take_compile(struct fw_part *part, const char *backend, const char *mode);

@@ -37,6 +37,8 @@ static const struct fw_row rows[] = {
 	FW_KEY("mixed_precision", "@autocast", "bf16>bf16;fp16>fp16;no>no;fp8>bf16;false>no;true>", NULL,
 	       ACCELERATE ":189"),
 	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, NULL, ACCELERATE),
+	{"fp8_backend", .hook = true, .source = ACCELERATE},
+	{"fp8_enable_fsdp_float8_all_gather", .hook = true, .source = ACCELERATE},
 	{"config_file", .hook = true, .source = ACCELERATE},
 	{"use_deepspeed", .hook = true, .source = ACCELERATE},
 	{"deepspeed_config_file", .hook = true, .source = ACCELERATE},
@@ -200,6 +202,7 @@ static void finish(struct fw_part *p)
 	if (fw_on(p, "use_fsdp"))
 		fw_set(p, "engine", !strcmp(fw_text(p, "fsdp_version"), "2") ? "fsdp2" : "fsdp1",
 		       "use_fsdp", NULL);
+	fw_accelerate_fp8(p, "fp8_backend", "fp8_enable_fsdp_float8_all_gather");
 	if (*fw_fact(p, "engine") && strcmp(fw_fact(p, "engine"), "deepspeed"))
 		fw_default(p, "zero", "3", ACCELERATE " FULL_SHARD");
 }

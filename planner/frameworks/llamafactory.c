@@ -8,6 +8,7 @@
 #define DATA "llamafactory/hparams/data_args.py"
 #define TUNING "llamafactory/hparams/finetuning_args.py"
 #define MODEL "llamafactory/hparams/model_args.py"
+#define FP8 "llamafactory/train/fp8_utils.py"
 #define ADAPTER "llamafactory/model/adapter.py"
 
 static const struct fw_row rows[] = {
@@ -66,7 +67,8 @@ static const struct fw_row rows[] = {
 	{"use_asft_loss", .note = "a whole reference model and its logits: more than is priced"},
 	{"ref_model", .note = "a reference model: more than is priced"},
 	{"reward_model", .note = "a reward model on the card: more than is priced"},
-	{"fp8", .note = "fp8 products are priced as bf16"},
+	FW_KEY("fp8", "fp8", "true>tensorwise;false>none", NULL, FP8),
+	{"fp8_backend", .hook = true, .source = FP8}, {"fp8_enable_fsdp_float8_all_gather", .hook = true, .source = FP8},
 	{"use_kt", .note = "KTransformers keeps experts in host memory: less than is priced"},
 	FW_KEY("freeze_vision_tower", "freeze-vision-tower", "true>true;false>false", "true", TUNING " of models that see"),
 	FW_KEY("freeze_multi_modal_projector", "freeze-projector", "true>true;false>false", "true",
@@ -91,8 +93,8 @@ static const char idle[] =
 	"dataset dataset_* dataset_dir ddp_timeout default_system device_map dft_* "
 	"disable_shuffling dist_config dist_config.* do_eval do_sample do_train download_mode "
 	"dpo_label_smoothing eaft_alpha early_stopping_steps enable_* enable_thinking "
-	"enable_torch_profiler eval_* export_* extra_config formatting fp8_backend "
-	"fp8_enable_fsdp_float8_all_gather freeze_* freeze_extra_modules freeze_trainable_modules "
+	"enable_torch_profiler eval_* export_* extra_config formatting "
+	"freeze_* freeze_extra_modules freeze_trainable_modules "
 	"galore_* hf_hub_token hyper_parallel_args hyper_parallel_cp_size "
 	"ignore_pad_token_for_loss image_do_pan_and_scan image_min_pixels "
 	"include_effective_tokens_per_second infer_backend infer_dtype init_config init_config.* "
@@ -179,6 +181,22 @@ static void finish_precision(struct fw_part *p)
 	       full ? ADAPTER ":337" : "llamafactory/model/loader.py:154");
 }
 
+/* The environment says fp8 to accelerate, which takes its own recipe: the one that is made beside it is logged alone. */
+static void finish_fp8(struct fw_part *p)
+{
+	const char *backend = fw_text(p, "fp8_backend");
+
+	if (!fw_on(p, "fp8"))
+		return;
+	fw_set(p, "@autocast", "bf16", "fp8", FP8 " configure_fp8_environment");
+	if (!strcmp(backend, "te") || !strcmp(backend, "msamp")) {
+		fw_unset(p, "fp8");
+		fw_unmodelled(p, "fp8", "fp8 products of TransformerEngine or MS-AMP are priced as bf16");
+	} else {
+		fw_take_fp8(p, "tensorwise", "fp8", "fp8_enable_fsdp_float8_all_gather", FP8);
+	}
+}
+
 static void finish_eval(struct fw_part *p)
 {
 	const char *strategy = fw_text(p, "eval_strategy");
@@ -220,6 +238,7 @@ static void finish(struct fw_part *p)
 		if (fw_key(p, of_mca[i]) && !fw_off(p, of_mca[i]))
 			fw_set(p, "engine", "megatron", of_mca[i], "mcore_adapter");
 	finish_precision(p);
+	finish_fp8(p);
 	finish_eval(p);
 	hf_compile(p);
 	finish_liger(p);

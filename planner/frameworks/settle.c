@@ -207,6 +207,29 @@ static void settle_optimizer(struct fw_part *all)
 	f->source = "DeepSpeed's file has an optimizer: the trainer's is not made";
 }
 
+/* torchao's products are compiled as they are priced: otherwise casts go through fp32 (torchao/float8/
+ * float8_tensor.py).  accelerate's fp8 is no more where the trainer asks for 16 bit: TrainingArguments say that to the
+ * same variable (transformers training_args.py ACCELERATE_MIXED_PRECISION). */
+static void settle_fp8(struct oom_reading *r)
+{
+	struct fw_part *all = r->all;
+	const struct fact *fp8 = part_fact(all, "fp8");
+	bool replaced = false;
+
+	if (!fp8 || !strcmp(fp8->value, "none") || fw_fact_is(all, "engine", "megatron"))
+		return;
+	for (size_t i = 0; i < r->n_parts; i++)
+		replaced |= r->parts[i]->fw->role == FW_TRAINER &&
+			    (fw_fact_is(r->parts[i], "@autocast", "bf16") || fw_fact_is(r->parts[i], "@autocast", "fp16"));
+	if (replaced && part_fact(all, "@launcher-fp8")) {
+		if (fp8->setting != NO_SETTING)
+			r->settings[fp8->setting].note = "not in effect: the trainer asks for 16-bit computation";
+		fw_unset(all, "fp8");
+	} else if (!fw_fact_is(all, "compile", "true")) {
+		fw_open(all, "fp8", "fp8 is priced compiled: without torch.compile its casts go through fp32, which is more");
+	}
+}
+
 void reading_settle(struct oom_reading *r)
 {
 	struct fw_part *all = r->all;
@@ -216,6 +239,7 @@ void reading_settle(struct oom_reading *r)
 	settle_adapters(all);
 	settle_checkpoint(all);
 	settle_precision(all);
+	settle_fp8(r);
 	settle_all_micro(all);
 	settle_batch(all);
 	if (fw_fact_is(all, "engine", "deepspeed"))

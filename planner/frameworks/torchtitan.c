@@ -49,7 +49,8 @@ static const struct fw_row rows[] = {
 	{"parallelism.pipeline_parallel_schedule", .hook = true},
 	{"parallelism.pipeline_parallel_microbatch_size", .hook = true},
 	{"float8.enable_fsdp_float8_all_gather", .note = "shards are gathered in 8 bit: less than is priced"},
-	{"float8.enable_float8_linear", .note = "fp8 products: copies in 8 bit"},
+	{"float8.enable_float8_linear", .hook = true}, {"float8.recipe_name", .hook = true, .source = JOB},
+	{"quantize.linear.float8.recipe_name", .hook = true},
 	{"model.converters", .hook = true},
 	FW_KEY("validation.local_batch_size", "eval-batch", NULL, NULL, JOB), {"validation.enable", .hook = true},
 	{.key = NULL},
@@ -159,6 +160,24 @@ static void finish_precision(struct fw_part *p)
 			   JOB " mixed_precision_param: fp32 shards, bf16 computation");
 }
 
+/* A converter of the model, or in 0.1 a switch; torchao's recipe is tensorwise where none is named
+ * (torchtitan/components/quantization/float8.py). */
+static void finish_fp8(struct fw_part *p)
+{
+	const struct doc_node *list = fw_key(p, "model.converters");
+	const char *key = fw_on(p, "float8.enable_float8_linear") ? "float8.enable_float8_linear" : NULL,
+		   *recipe = fw_text(p, "float8.recipe_name");
+
+	for (const struct doc_node *c = list && list->kind == DOC_LIST ? list->child : NULL; c; c = c->next)
+		if (!strcmp(c->text, "float8") || !strcmp(c->text, "quantize.linear.float8"))
+			key = "model.converters";
+	if (!key)
+		return;
+	if (!*recipe)
+		recipe = fw_text(p, "quantize.linear.float8.recipe_name");
+	fw_take_fp8(p, recipe, key, NULL, "torchtitan/components/quantization/float8.py");
+}
+
 /* What is compiled: model and loss where nothing is said. */
 static void finish_compile(struct fw_part *p)
 {
@@ -223,6 +242,7 @@ static void finish(struct fw_part *p)
 	else
 		fw_default(p, "eval-batch", "0", JOB " validation.enable");
 	finish_compile(p);
+	finish_fp8(p);
 	fw_default(p, "loss", "plain", "torchtitan/components/loss.py");
 	finish_optimizer(p);
 	fw_default(p, "ep", "1", JOB);

@@ -50,7 +50,7 @@ static const struct fw_row rows[] = {
 	{"data_parallel_shard_dim", .hook = true}, {"data_parallel_replicate_dim", .hook = true},
 	{"teacher_model*", .note = "a teacher model on the card: more than is priced"},
 	{"quantizer*", .note = "weights are quantised in training (QAT): more than is priced"},
-	{"enable_fp8_training", .note = "fp8 training: copies in 8 bit"},
+	{"enable_fp8_training", .hook = true, .source = RECIPES "/full_finetune_distributed.py"}, {"fp8_recipe_name", .hook = true},
 	{"ac_mode", .hook = true}, {"ac_option", .hook = true},
 	{"forward_batch_size", .hook = true},
 	{.key = NULL},
@@ -301,6 +301,9 @@ static void finish(struct fw_part *p)
 		if (!fw_off(p, "compile.model"))
 			fw_set(p, "compile-layers", "true", key, RECIPES);
 	}
+	if (fw_on(p, "enable_fp8_training"))
+		fw_take_fp8(p, fw_text(p, "fp8_recipe_name"), "enable_fp8_training", NULL,
+			    RECIPES "/full_finetune_distributed.py");
 	if (fw_off(p, "compile.loss"))
 		fw_unmodelled(p, "compile.loss", "priced as compiled too: more than is priced");
 	if (strstr(loss, "Linear") || strstr(loss, "Chunked") || strstr(loss, "CEWithChunkedOutput"))
