@@ -10,6 +10,7 @@
 #include "oomplan/option.h"
 #include "oomplan/reading.h"
 
+struct emit_target;
 struct fw_part;
 
 enum { PATCH_LINES = 2 };
@@ -50,9 +51,9 @@ bool patch_is_of(const struct oom_reading *r, const struct fw_part *p, const str
 const char *patch_line(const char *text, uint32_t line, size_t *n);
 /* The keys in which the format of one of the files says two plans differently: how many changes of out[room] lead from
  * one to the other; 0: none does, or not where lines can safely stand; SIZE_MAX: out of host memory.  A change without a
- * line is a command's. */
+ * line is a command's.  *format: which one that is. */
 size_t patch_keys(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
-		  struct patch_change *out, size_t room);
+		  struct patch_change *out, size_t room, const struct emit_target **format);
 /* Knobs that no key says on its own: together they may be several keys, or an export above a script's command.
  * *lines: how many changes of out[room] that is.  A knob that takes no part in it is named in *said as unsaid.  OOM_ERR_MEMORY. */
 enum oom_status patch_together(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,

@@ -138,7 +138,7 @@ bool patch_fill_in(const struct oom_reading *r, const struct fw_part *p, const c
 
 	for (size_t i = 0; i < r->n_settings && !found; i++) {
 		const struct oom_setting *s = &r->settings[i];
-		const bool json = p->doc.format && !strcmp(p->doc.format, "json");
+		const struct spelling *const sp = spelling_of(p);
 
 		if (!s->line || s->kind == OOM_SETTING_DEFAULT || strcmp(s->file, p->file) ||
 		    strncmp(s->key, p->prefix, prefix) || strcmp(s->key + prefix, key))
@@ -146,10 +146,11 @@ bool patch_fill_in(const struct oom_reading *r, const struct fw_part *p, const c
 		if (oom_read_text(&text, &size, p->file, DOC_MAX_BYTES, &err))
 			return false;
 		*out = (struct patch_change){.file = s->file, .line = s->line, .key = last_name(s->key), .was = s->value};
-		/* a word takes quotes of its own where the old value had none */
-		snprintf(out->word, sizeof(out->word), json && patch_is_text(word) && strcmp(s->value, "auto") ? "\"%s\"" : "%s", word);
 		line = patch_line(text, s->line, &n);
 		found = line && patch_locate(line, n, out, &from, &to);
+		/* a word takes quotes of its own where the old value had none */
+		snprintf(out->word, sizeof(out->word),
+			 found && sp && sp->quotes && patch_is_text(word) && line[from] != '"' && line[from] != '\'' ? "\"%s\"" : "%s", word);
 		free(text);
 		if (!found)
 			return false;

@@ -108,6 +108,7 @@ struct changes {
 	const struct oom_reading *r;
 	const struct fw_part *p;
 	const struct oom_setting *anchor;
+	uint32_t below;                 /* where there is none: the line below which the next ones stand */
 	char indent[40];                /* of the lines beside it */
 	struct patch_change *out;
 	size_t n, room;
@@ -121,10 +122,10 @@ static bool put_line(struct changes *c, const char *text, size_t n, const char *
 
 	if (c->n == c->room)
 		return false;
-	*o = (struct patch_change){.file = c->p->file, .added = true, .line = c->anchor ? c->anchor->line : 0};
+	*o = (struct patch_change){.file = c->p->file, .added = true, .line = c->anchor ? c->anchor->line : c->below};
 	len = snprintf(o->word, sizeof(o->word), "%s%.*s%s", c->indent, (int)n, text, end);
 	c->n++;
-	return len > 0 && (size_t)len < sizeof(o->word);
+	return len >= 0 && (size_t)len < sizeof(o->word);
 }
 
 /* The key and all below it, as the format's writer spells them. */
@@ -168,7 +169,108 @@ static bool put_node(struct changes *c, const struct doc_node *node)
 	return same(node, there);       /* maps are not merged */
 }
 
+/* ---- TOML: tables of keys ---- */
+
+/* The line of the table's header in the file, which keys may stand below; 0: it is not that plain. */
+static uint32_t header_of(const struct fw_part *p, const struct doc_node *table)
+{
+	struct oom_error err;
+	const char *line;
+	char *text = NULL;
+	size_t size, n = 0;
+	bool plain;
+
+	if (oom_read_text(&text, &size, p->file, DOC_MAX_BYTES, &err))
+		return 0;
+	line = patch_line(text, table->line, &n);
+	plain = line && n > strlen(table->key) + 1 && line[0] == '[' && !strncmp(line + 1, table->key, strlen(table->key)) &&
+		line[1 + strlen(table->key)] == ']';
+	free(text);
+	return plain ? table->line : 0;
+}
+
+/* The lines of a file, and whether all can stand below the last one. */
+static uint32_t last_line(const char *file)
+{
+	struct oom_error err;
+	char *text = NULL;
+	size_t size;
+	uint32_t n = 0;
+
+	if (oom_read_text(&text, &size, file, DOC_MAX_BYTES, &err))
+		return 0;
+	for (size_t i = 0; i < size; i++)
+		n += text[i] == '\n';
+	n += size && text[size - 1] != '\n';
+	free(text);
+	return n;
+}
+
+/* Keys that are new, in a table of the file or one of their own at its end. */
+static bool put_keys(struct changes *c, struct emission *e, const struct doc_node *there)
+{
+	struct emit_text text = {.text = NULL};
+	bool ok;
+
+	c->below = there ? header_of(c->p, there) : last_line(c->p->file);
+	emit_toml(e, &text);
+	ok = c->below && !e->failed && !text.failed && text.text;
+	c->failed |= e->failed || text.failed;
+	if (ok && !there)
+		ok = put_line(c, "", 0, "");
+	for (const char *line = ok ? text.text : ""; ok && *line; line += strcspn(line, "\n") + 1)
+		ok = (there && *line == '[') || put_line(c, line, strcspn(line, "\n"), "");
+	emit_text_release(&text);
+	return ok;
+}
+
+/* What differs within one table. */
+static bool put_table(struct changes *c, const struct doc_node *was, const struct doc_node *is)
+{
+	const struct doc_node *there = child_of(c->p->root, is->key);
+	struct doc_node *table;
+	struct emission e;
+	bool ok = begin(&e, NULL) && (table = doc_add(&e.doc, e.doc.root, is->key, DOC_MAP, 0, 0)) != NULL;
+	char path[160];
+
+	c->failed |= !ok;
+	for (const struct doc_node *k = is->child; ok && k; k = k->next) {
+		const struct doc_node *old = child_of(there, k->key);
+
+		if (same(child_of(was, k->key), k) || (old && same(old, k)))
+			continue;
+		snprintf(path, sizeof(path), "%s.%s", is->key, k->key);
+		if (old)
+			ok = k->kind == DOC_SCALAR && old->kind == DOC_SCALAR && put_over(c, path, k->text);
+		else
+			ok = doc_add_copy(&e.doc, table, k->key, k);
+	}
+	for (const struct doc_node *k = was ? was->child : NULL; ok && k; k = k->next)
+		ok = child_of(is, k->key) || !child_of(there, k->key);
+	if (ok && table->child)
+		ok = put_keys(c, &e, there);
+	doc_release(&e.doc);
+	return ok;
+}
+
+static bool put_tables(struct changes *c, const struct doc_node *was, const struct doc_node *is)
+{
+	for (const struct doc_node *k = is->child; k; k = k->next)
+		if (k->kind != DOC_MAP || !put_table(c, child_of(was, k->key), k))
+			return false;
+	for (const struct doc_node *k = was->child; k; k = k->next)
+		for (const struct doc_node *g = child_of(is, k->key) ? NULL : k->child; g; g = g->next)
+			if (child_of(child_of(c->p->root, k->key), g->key))
+				return false;
+	return c->n > 0;
+}
+
 /* ---- the part that says it ---- */
+
+static bool is_toml(const struct fw_part *p)
+{
+	return !strcmp(p->doc.format, "toml");
+}
 
 /* Something of it goes away: that is nobody's line to take out, where it stands at all. */
 static bool loses(const struct doc_node *was, const struct doc_node *is)
@@ -200,14 +302,14 @@ static bool by_part(struct changes *c, const struct emit_target *t, const struct
 	c->failed |= !both;
 	c->n = 0;
 	if (both && !same(was.doc.root, is.doc.root))
-		done = put_all(c, was.doc.root, is.doc.root);
+		done = is_toml(c->p) ? put_tables(c, was.doc.root, is.doc.root) : put_all(c, was.doc.root, is.doc.root);
 	doc_release(&was.doc);
 	doc_release(&is.doc);
 	return done;
 }
 
 size_t patch_keys(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
-		  struct patch_change *out, size_t room)
+		  struct patch_change *out, size_t room, const struct emit_target **format)
 {
 	/* what launches says how; only where nothing of it is a file, the trainer's own arguments do */
 	for (int launcher = 1; launcher >= 0; launcher--)
@@ -218,9 +320,11 @@ size_t patch_keys(const struct oom_reading *r, const struct oom_plan *from, cons
 
 			if (!t || (c.p->fw->role == FW_LAUNCHER) != launcher)
 				continue;
-			c.anchor = on_disk ? anchor_of(r, c.p, c.indent, &c.failed) : NULL;
-			if ((!on_disk || c.anchor) && by_part(&c, t, from, to))
+			c.anchor = on_disk && !is_toml(c.p) ? anchor_of(r, c.p, c.indent, &c.failed) : NULL;
+			if ((!on_disk || c.anchor || is_toml(c.p)) && by_part(&c, t, from, to)) {
+				*format = t;
 				return c.n;
+			}
 			if (c.failed)
 				return SIZE_MAX;
 		}

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "allocator_variable.h"
+#include "emit/parts.h"
 #include "emit/patch.h"
 #include "frameworks/arguments.h"
 #include "frameworks/parts.h"
@@ -96,21 +97,51 @@ static size_t put_export(const struct oom_reading *r, const char *word, struct p
 static bool is_free(const struct oom_reading *r, const struct oom_plan *from, const struct oom_plan *to,
 		    const struct oom_option *knob, struct patch_change *other, size_t room, bool *failed)
 {
+	const struct emit_target *format;
 	const struct oom_setting *s = oom_reading_key_of(r, knob->name);
 	struct oom_plan one = *from;
+	const struct oom_plan *const tried[] = {&one, to};
 	const char *dot;
-	size_t n;
 
 	if (!s || !s->line || s->kind == OOM_SETTING_DEFAULT)
 		return true;
 	take(&one, to, knob);
-	n = patch_keys(r, from, &one, other, room);
-	*failed |= n == SIZE_MAX;
 	dot = strrchr(s->key, '.');
-	for (size_t i = 0; n != SIZE_MAX && i < n; i++)
-		if (!other[i].added && other[i].line == s->line && !strcmp(other[i].key, dot ? dot + 1 : s->key))
-			return true;
+	for (size_t k = 0; k < 2; k++) {
+		const size_t n = patch_keys(r, from, tried[k], other, room, &format);
+
+		*failed |= n == SIZE_MAX;
+		for (size_t i = 0; n != SIZE_MAX && i < n; i++)
+			if (!other[i].added && other[i].line == s->line && !strcmp(other[i].key, dot ? dot + 1 : s->key))
+				return true;
+	}
 	return false;
+}
+
+/* No key is the knob's own, but the format says it with those of the others: written out and read back, it is there. */
+static bool says(const struct emit_target *t, const struct oom_plan *plan, const struct oom_option *knob, const char *value,
+		 bool *failed)
+{
+	struct oom_emitted e;
+	struct oom_error err;
+	enum oom_status st;
+	char is[160];
+	bool lost = false;
+
+	if (strcmp(oom_plan_get(plan, knob, is, sizeof(is)), value))
+		return false;           /* not free */
+	for (const char *w = t->elsewhere; w && *w; w += strcspn(w, " "), w += strspn(w, " "))
+		if (!strncmp(w, knob->name, strlen(knob->name)) && strchr(" ", w[strlen(knob->name)]) != NULL)
+			return false;
+	st = oom_emit(t->format.name, plan, NULL, &e, &err);
+	*failed |= st == OOM_ERR_MEMORY;
+	if (st)
+		return false;
+	for (size_t i = 0; i < e.n_unsaid; i++)
+		lost |= !strncmp(e.unsaid[i], "--", 2) && !strncmp(e.unsaid[i] + 2, knob->name, strlen(knob->name)) &&
+			e.unsaid[i][2 + strlen(knob->name)] == ' ';
+	oom_emitted_release(&e);
+	return !lost;
 }
 
 /* The engine makes it so: DeepSpeed trains 16-bit weights where mixed precision is asked for. */
@@ -130,6 +161,7 @@ enum oom_status patch_together(const struct oom_reading *r, const struct oom_pla
 	struct patch_change *other = calloc(room + 1, sizeof(*other));
 	/* what single keys say is as it will be: a map may have the batch in it, too */
 	struct oom_plan was = *to, all;
+	const struct emit_target *format = NULL, *other_format;
 	size_t exports = 0, more;
 	bool failed = !other;
 	const char *word;
@@ -143,19 +175,19 @@ enum oom_status patch_together(const struct oom_reading *r, const struct oom_pla
 		if (is_free(r, &was, to, knob[i], other, room, &failed))
 			take(&all, to, knob[i]);
 	if (!failed && n)
-		*lines = patch_keys(r, &was, &all, out, room);
+		*lines = patch_keys(r, &was, &all, out, room, &format);
 	failed |= *lines == SIZE_MAX;
 	for (size_t i = 0; !failed && i < n; i++) {
 		struct oom_plan less = all;
 		size_t without;
 
 		take(&less, from, knob[i]);
-		without = *lines ? patch_keys(r, &was, &less, other, room) : 0;
+		without = *lines ? patch_keys(r, &was, &less, other, room, &other_format) : 0;
 		failed |= without == SIZE_MAX;
 		if (*lines && (without != *lines || differ(out, other, *lines)))
 			continue;
 		oom_plan_get(to, knob[i], value, sizeof(value));
-		if (*lines && runs_as(&all, knob[i], value))
+		if (*lines && (runs_as(&less, knob[i], value) || says(format, &all, knob[i], value, &failed)))
 			continue;
 		word = environment_of(knob[i], value);
 		more = word && *lines + exports < room ? put_export(r, word, &out[*lines + exports]) : 0;

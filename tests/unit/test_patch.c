@@ -193,6 +193,42 @@ static void test_engines(void **state)
 	}
 }
 
+/* Keys of TOML stand in tables (TOML 1.0): one that the file has takes new ones below its header, another is put at the
+ * end.  torchtitan's replicas alone are DDP's, shards of -1 FSDP's (torchtitan/config/job_config.py Parallelism). */
+static void test_tables(void **state)
+{
+	static const char text[] = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 4\nseq_len = 1024\n"
+				   "[parallelism]  # of ranks\ndata_parallel_replicate_degree = 8\ndata_parallel_shard_degree = 1\n"
+				   "[activation_checkpoint]\nmode = 'none'";
+	static const char *const lines[] = {
+		"+fsdp_reshard_after_forward = \"never\"\n", "-data_parallel_replicate_degree = 8\n+data_parallel_replicate_degree = 1\n",
+		"-data_parallel_shard_degree = 1\n+data_parallel_shard_degree = -1\n", "+mode = 'full'\n+\n+[compile]\n+enable = true\n"};
+	struct oom_plan from = oom_plan_default(), to;
+	struct oom_error err = {{0}};
+	struct oom_reading *r;
+	struct oom_emitted e;
+	char name[64];
+
+	(void)state;
+	snprintf(name, sizeof(name), "test_patch_%ld_t.toml", (long)getpid());
+	r = read_text(name, text);
+	oom_reading_apply(r, &from, NULL, NULL);
+	to = from;
+	to.engine = OOM_ENGINE_FSDP2;
+	to.zero_stage = 2;
+	to.grad_ckpt = OOM_CKPT_FULL;
+	to.compile = to.compile_layers = true;
+	if (oom_emit_patch(r, &from, &to, &e, &err))
+		fail_msg("%s", err.text);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		if (!strstr(e.text, lines[i]))
+			fail_msg("no %s in %s", lines[i], e.text);
+	assert_int_equal(e.n_unsaid, 0);
+	oom_emitted_release(&e);
+	oom_reading_free(r);
+	unlink(name);
+}
+
 /* The allocator's option is the environment's (PyTorch's CUDA notes, PYTORCH_CUDA_ALLOC_CONF). */
 static void test_environment(void **state)
 {
@@ -237,7 +273,7 @@ int main(void)
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_additions),
-		cmocka_unit_test(test_engines),
+		cmocka_unit_test(test_engines), cmocka_unit_test(test_tables),
 		cmocka_unit_test(test_environment),
 	};
 
