@@ -44,6 +44,8 @@ struct fw_row {
 	bool hook;
 	/* What has to stand beside the key where it is new to a file, "key=value"; NULL: nothing. */
 	const char *needs;
+	/* The first transformers that no longer takes the key, "4.46"; NULL: today's does. */
+	const char *gone;
 };
 
 /* The usual row: key, knob, map, default, source; NULL where there is none. */

@@ -23,7 +23,8 @@ const struct fw_row hf_training_rows[] = {
 	FW_KEY("per_gpu_eval_batch_size", "eval-batch", NULL, NULL, ARGS),
 	/* a script may evaluate at its end whatever this says of the steps between; "steps" and "epoch" leave it told */
 	FW_KEY("eval_strategy", "evaluates", "no>no;false>no;*>", NULL, ARGS " eval_strategy"),
-	FW_KEY("evaluation_strategy", "evaluates", "no>no;false>no;*>", NULL, ARGS " evaluation_strategy"),
+	{.key = "evaluation_strategy", .knob = "evaluates", .map = "no>no;false>no;*>", .source = ARGS " evaluation_strategy",
+	 .gone = "4.46"},
 	FW_KEY("gradient_checkpointing", "grad-ckpt", "true>full;false>none;unsloth>full offload-activations=true",
 	 "none", ARGS ":883"),
 	FW_KEY("bf16", "@autocast", "true>bf16;false>", NULL, ARGS ":851"),

@@ -36,7 +36,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("packing", "packing", "true>true;false>false", NULL, DATA),
 	FW_KEY("neat_packing", "packing", "true>true;false>", NULL, DATA),
 	{"eval_strategy", .hook = true},
-	{"evaluation_strategy", .hook = true},
+	{"evaluation_strategy", .hook = true, .gone = "4.46"},
 	{"val_size", .hook = true},
 	{"eval_dataset", .hook = true},
 	FW_KEY("use_galore", "optimizer", "true>galore;false>", NULL, TUNING),
