@@ -392,6 +392,8 @@ static struct oom_val attention(struct oom_tape *t, const struct oom_attn *a, st
 	q = oom_name(&f, q);
 	k = oom_name(&f, k);
 	v = oom_name(&f, v);
+	if (a->chosen_keys)
+		own.mask = a->chosen_keys(&f, a->chosen_by, x);
 	q = gate_output(&f, a, x, gate, attend(t, &own, q, k, v));
 	if (a->o_norm)
 		q = oom_norm(t, a->norm, a->o_norm, q, 0);

@@ -102,6 +102,10 @@ struct oom_attn {
 	/* eager whatever the plan asks for: the architecture has no other */
 	bool written_out;
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */
+	/* makes the layer's own mask of `mask` and x, once queries, keys and values are there; both are kept,
+	 * the result is a name of the module's frame f (MiniMax M3); NULL: none */
+	struct oom_val (*chosen_keys)(struct oom_frame *f, const void *ctx, struct oom_val x);
+	const void *chosen_by;          /* its ctx */
 };
 /* The defaults of a decoder-style layer: q_proj, k_proj, v_proj, o_proj over b x s tokens. */
 struct oom_attn oom_attn_of(struct oom_tape *t, const struct oom_arch *a);
@@ -187,7 +191,7 @@ struct oom_moe {
 /* The gate of m->glu over what one projection made; consumes both. */
 struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate,
 		       struct oom_val up);
-/* down(glu(gate_up(x))): one projection for both, or two (fused). */
+/* down(glu(gate_up(x))): one projection for both (fused), or two, which are clamped. */
 struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
 			   struct oom_dim ff, bool fused);
 /* A router's logits, which its loss works on; that loss; the end of the model that had it (router_loss.c). */

@@ -150,39 +150,63 @@ static struct oom_val route_ernie(struct oom_tape *t, const struct oom_moe *m, s
 	return oom_op_cast(t, v, dt);
 }
 
-struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate,
-		       struct oom_val up)
+/* Of the clamped gate and up, which are the caller's locals, as glu is one:
+ * GptOssExperts._apply_gate, MiniMaxM3VLDenseMLP.forward and DeepseekV4MLP.forward name all three. */
+static struct oom_val clamped_glu(struct oom_frame *f, const struct oom_moe *m, struct oom_val gate,
+				  struct oom_val up)
 {
+	struct oom_tape *t = f->t;
 	struct oom_val g;
 
-	if (m->glu != OOM_GLU) {
-		gate = oom_op_unary(t, OOM_CLAMP_SIDE, gate);
-		up = oom_op_unary(t, OOM_CLAMP, up);
-	}
 	if (m->glu != OOM_GLU_OAI)
 		return oom_op_mul(t, oom_activation(t, m->act, gate), up);
-	g = oom_op_unary(t, OOM_SIGMOID, oom_op_unary(t, OOM_SCALE, oom_keep(gate)));
-	g = oom_op_mul(t, gate, g);
+	g = oom_op_unary(t, OOM_SIGMOID, oom_op_unary(t, OOM_SCALE, gate));
+	g = oom_name(f, oom_op_mul(t, gate, g));
 	return oom_op_mul(t, oom_op_unary(t, OOM_ADD_SCALAR, up), g);
 }
 
+/* f: the frame of the function whose locals the clamped halves are */
+static struct oom_val glu(struct oom_frame *f, const struct oom_moe *m, struct oom_val gate,
+			  struct oom_val up)
+{
+	struct oom_tape *t = f->t;
+
+	if (m->glu == OOM_GLU)
+		return oom_op_mul(t, oom_activation(t, m->act, gate), up);
+	gate = oom_name(f, oom_op_unary(t, OOM_CLAMP_SIDE, gate));
+	up = oom_name(f, oom_op_unary(t, OOM_CLAMP, up));
+	return clamped_glu(f, m, gate, up);
+}
+
+struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate,
+		       struct oom_val up)
+{
+	struct oom_frame f = {.t = t};
+
+	return oom_leave(&f, glu(&f, m, gate, up));
+}
+
+/* Here the locals last through the second projection. */
 struct oom_val oom_glu_mlp(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
 			   struct oom_dim ff, bool fused)
 {
 	const struct oom_dim h = {x.width, x.text}, half[2] = {ff, ff};
 	struct oom_frame f = {.t = t};
-	struct oom_val part[2];
+	struct oom_val y, part[2];
 
 	x = oom_arg(&f, x);
 	if (fused) {
-		part[0] = oom_op_linear(t, "gate_up_proj", x,
-					(struct oom_dim){2 * ff.n, "2 * d_ff"}, 0);
-		oom_op_split(t, part[0], 2, half, part);
-	} else {
+		y = oom_op_linear(t, "gate_up_proj", x, (struct oom_dim){2 * ff.n, "2 * d_ff"}, 0);
+		oom_op_split(t, oom_name(&f, y), 2, half, part);
+		y = glu(&f, m, part[0], part[1]);
+	} else {                                /* each clamped as it is made */
 		part[0] = oom_op_linear(t, "gate_proj", x, ff, 0);
+		part[0] = oom_name(&f, oom_op_unary(t, OOM_CLAMP_SIDE, part[0]));
 		part[1] = oom_op_linear(t, "up_proj", x, ff, 0);
+		part[1] = oom_name(&f, oom_op_unary(t, OOM_CLAMP, part[1]));
+		y = clamped_glu(&f, m, part[0], part[1]);
 	}
-	return oom_leave(&f, oom_op_linear(t, "down_proj", oom_glu(t, m, part[0], part[1]), h, 0));
+	return oom_leave(&f, oom_op_linear(t, "down_proj", y, h, 0));
 }
 
 /* act(gate) * up of all rows, or act(up). */
@@ -190,12 +214,13 @@ static struct oom_val expert_act(struct oom_tape *t, const struct oom_moe *m, st
 {
 	const struct oom_dim half[2] = {{m->top_k * m->d_expert, "top_k * d_expert"},
 					{m->top_k * m->d_expert, "top_k * d_expert"}};
+	struct oom_frame f = {.t = t};
 	struct oom_val part[2];
 
 	if (m->ungated)
 		return oom_activation(t, m->act, y);
-	oom_op_split(t, y, 2, half, part);
-	return oom_glu(t, m, part[0], part[1]);
+	oom_op_split(t, oom_name(&f, y), 2, half, part);        /* proj_out of the caller */
+	return oom_leave(&f, glu(&f, m, part[0], part[1]));
 }
 
 /* grouped_mm_experts_forward; all its tensors but the last have names. */

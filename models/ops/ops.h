@@ -187,8 +187,8 @@ enum { OOM_QUANTISED_BLOCKS = 6 };
 size_t oom_quantised_blocks(const struct oom_plan *plan, const struct oom_param *q,
 			    uint64_t block[OOM_QUANTISED_BLOCKS]);
 /* Makes the weights of a linear layer that the step never runs, with those of its adapter. */
-void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
-		       unsigned flags);
+struct oom_val oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
+				 unsigned flags);
 /* y = x W^T with a weight that exists already (a tied head).  bias may be absent (oom_none). */
 struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct oom_val x,
 				   struct oom_val w, struct oom_val bias, struct oom_dim out);

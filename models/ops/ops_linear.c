@@ -225,19 +225,21 @@ struct oom_val oom_op_linear_in(struct oom_tape *t, const char *name, struct oom
 	return oom_linear_open(t, &l, name, in, out, flags) ? oom_linear_run(t, &l, x) : x;
 }
 
-void oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
-		       unsigned flags)
+struct oom_val oom_linear_unused(struct oom_tape *t, const char *name, uint64_t in, uint64_t out,
+				 unsigned flags)
 {
 	struct oom_linear l = {.name = name, .in = in, .out = {out, NULL}, .flags = flags};
 	const char *scope = t->scope;
+	struct oom_val w;
 
 	t->scope = name;
-	oom_param(t, "weight", out, in,
+	w = oom_param(t, "weight", out, in,
 		  OOM_P_LINEAR | OOM_P_UNUSED | (oom_quantised_open(t, out, in, flags) ? OOM_P_QUANTISED : 0));
 	if (flags & OOM_BIAS)
 		oom_param(t, "bias", 0, out, OOM_P_UNUSED);
 	oom_adapter_open(t, &l, OOM_P_UNUSED);
 	t->scope = scope;
+	return w;
 }
 
 struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_val x,

@@ -9,7 +9,7 @@
 enum { DENSE = 1, SPARSE = 2 };         /* of kind[] */
 
 struct minimax_m3 {
-	uint64_t heads, dim, block;     /* of the indexer */
+	uint64_t heads, dim, block, kept;       /* of the indexer; kept: blocks of keys for a query */
 };
 OOM_OWN(minimax_m3, struct minimax_m3);
 
@@ -23,7 +23,8 @@ static const struct oom_key_row minimax_m3_keys[] = {
 	LIKE(d_shared, "shared_intermediate_size", 1, d_expert),
 	OR_OWN(struct minimax_m3, heads, "index_n_heads", 1),
 	LIKE_OWN(struct minimax_m3, dim, "index_head_dim", 1, head_dim),
-	OR_OWN(struct minimax_m3, block, "index_block_size", 128), OOM_KEYS_END};
+	OR_OWN(struct minimax_m3, block, "index_block_size", 128),
+	OR_OWN(struct minimax_m3, kept, "index_topk_blocks", 16), OOM_KEYS_END};
 
 static void minimax_m3_parse(struct oom_arch *a)
 {
@@ -43,60 +44,124 @@ static void minimax_m3_parse(struct oom_arch *a)
 	}
 }
 
-/* What the indexer alone uses: its results are indices, so that no gradient arrives. */
-static struct oom_val chosen_by(struct oom_tape *t, const struct oom_decoder_layer *l,
-				const char *name, struct oom_val x, uint64_t heads)
+/* A projection of the indexer and its norm. Its results are indices, so that no gradient arrives;
+ * under autocast the weight's copy is kept like any other. */
+static struct oom_val projected(struct oom_tape *t, const struct oom_decoder_layer *l, const char *name,
+				struct oom_val x, uint64_t heads)
 {
 	const uint64_t d = minimax_m3_of(l->a)->dim;
+	const enum oom_dtype dt = oom_linear_dtype(t, (enum oom_dtype)x.dt);
 	const struct oom_dim width = {heads * d, "index_n_heads * index_head_dim"};
 	struct oom_frame f = {.t = t};
-	struct oom_val y = oom_name(&f, oom_new(t, name, x.mono, width, (enum oom_dtype)x.dt));
+	struct oom_val y;
 
-	oom_linear_unused(t, name, x.width, width.n, 0);
+	if (dt != (enum oom_dtype)x.dt)
+		oom_name(&f, oom_new_like(t, "_to_copy", x, dt));
+	oom_name(&f, oom_amp_cast(t, oom_linear_unused(t, name, x.width, width.n, 0)));
+	y = oom_leave(&f, oom_new(t, name, x.mono, width, dt));
 	t->scope = "indexer";
 	oom_param(t, "norm.weight", 0, d, OOM_P_NORM | OOM_P_UNUSED);
-	y = oom_leave(&f, oom_new_like(t, "index norm", y, (enum oom_dtype)y.dt));
-	return oom_op_cast(t, oom_rope_apply(t, y, &l->rope, heads, d, d), OOM_F32);
+	y = oom_name(&f, y);
+	y = oom_norm(t, OOM_NORM_RMS_PLAIN, "norm", oom_op_cast(t, y, OOM_F32), d);
+	return oom_leave(&f, oom_op_cast(t, oom_op_unary(t, OOM_SCALE, y), dt));
 }
 
-/* MiniMaxM3VLIndexer.forward and build_block_mask: scores by key, their maxima by block, the
- * kept ones as a mask. */
-static struct oom_val block_mask(struct oom_tape *t, const struct oom_decoder_layer *l,
-				 struct oom_val x)
+/* Every query's score of every key, -inf for later ones, with keys up to a whole block. */
+static struct oom_val key_scores(struct oom_frame *f, const struct minimax_m3 *own, struct oom_val q,
+				 struct oom_val k)
 {
-	const struct minimax_m3 *own = minimax_m3_of(l->a);
-	const struct oom_dim H = {own->heads, "index_n_heads"};
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_frame f = {.t = t};
-	const bool grad = t->grad;
-	struct oom_val q, k, s, m, keep;
+	const struct oom_dim heads = {own->heads, "index_n_heads"},
+			     wide = {own->heads * own->dim, "index_n_heads * index_head_dim"};
+	struct oom_tape *t = f->t;
+	const uint16_t whole = oom_len_round_up(t, t->m_bs, own->block);
+	struct oom_val s;
 
-	t->grad = false;
-	q = chosen_by(t, l, "q_proj", x, H.n);
-	k = chosen_by(t, l, "k_proj", x, 1);
-	s = oom_name(&f, oom_op_bmm(t, "index scores", q, k, t->m_bss, H, own->dim));
-	m = oom_name(&f, oom_new_like(t, "causal scores", s, OOM_F32));
-	oom_forget(&f, s);
-	oom_forget(&f, m);
-	keep = oom_name(&f, oom_new(t, "kept blocks", t->m_bss, D(1), OOM_U8));
-	oom_name(&f, oom_new(t, "kept keys", t->m_bss, D(1), OOM_U8));
-	oom_forget(&f, keep);
-	oom_name(&f, oom_new(t, "zeros", t->m_bss, D(1), dt));
-	oom_name(&f, oom_new(t, "not kept", t->m_bss, D(1), OOM_U8));
-	s = oom_leave(&f, oom_new(t, "block mask", t->m_bss, D(1), dt));
-	t->grad = grad;
+	q = oom_op_cast(t, q, OOM_F32);
+	k = oom_op_cast(t, k, OOM_F32);
+	if (own->heads > 1)
+		k = oom_op_expand_copy(t, k, k.mono, wide);
+	s = oom_name(f, oom_op_bmm(t, "index scores", q, k, t->m_bss, heads, own->dim));
+	oom_name(f, oom_new(t, "k_positions", t->m_s, D(1), OOM_I64));
+	oom_name(f, oom_new(t, "token_future", t->m_bss, D(1), OOM_U8));
+	s = oom_rename(f, s, oom_new_like(t, "masked_fill", s, OOM_F32));
+	if (oom_cond_more(t, whole, 1, t->m_bs, 1))
+		s = oom_rename(f, s, oom_new(t, "pad", whole, heads, OOM_F32));
 	return s;
 }
 
-/* The attention's frame is the mask's: it is made within. */
-static struct oom_val sparse_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
-				       struct oom_attn *at, struct oom_val x)
+/* The blocks a query keeps, min(index_topk_blocks, blocks) of them. */
+static struct oom_val kept_blocks(struct oom_tape *t, const struct minimax_m3 *own, const char *name,
+				  enum oom_dtype dt)
 {
-	struct oom_frame f = {.t = t};
+	const uint16_t blocks = oom_len_ceil(t, t->m_bs, own->block);
 
-	x = oom_name(&f, x);
-	at->mask = oom_name(&f, block_mask(t, l, x));
-	return oom_leave(&f, oom_attention(t, at, oom_take(&f, x)));
+	if (oom_cond_more(t, blocks, 1, t->m_bs, own->kept))
+		return oom_new(t, name, t->m_bs, (struct oom_dim){own->kept, "index_topk_blocks"}, dt);
+	return oom_new(t, name, blocks, D(1), dt);
+}
+
+/* MiniMaxM3VLIndexer.forward: maxima of the scores by block, and the indices of the best. */
+static struct oom_val block_indices(struct oom_tape *t, const struct oom_decoder_layer *l, struct oom_val x)
+{
+	const struct minimax_m3 *own = minimax_m3_of(l->a);
+	const struct oom_dim heads = {own->heads, "index_n_heads"};
+	const uint16_t blocks = oom_len_ceil(t, t->m_bs, own->block);
+	struct oom_frame f = {.t = t};
+	struct oom_val p[2], y;
+
+	p[0] = oom_name(&f, projected(t, l, "q_proj", x, own->heads));
+	p[1] = oom_name(&f, projected(t, l, "k_proj", x, 1));
+	oom_rope_pair(t, &p[0], &p[1], &l->rope, own->heads, 1, own->dim, own->dim);
+	p[0] = oom_name(&f, oom_op_copy(t, "cat", p[0]));
+	p[1] = oom_name(&f, oom_op_copy(t, "cat", p[1]));
+	key_scores(&f, own, p[0], p[1]);
+	y = oom_name(&f, oom_new(t, "amax", blocks, heads, OOM_F32));
+	oom_name(&f, oom_new(t, "block_scores", blocks, D(1), OOM_F32));
+	oom_forget(&f, y);
+	oom_name(&f, oom_new(t, "q_block", t->m_bs, D(1), OOM_I64));
+	oom_name(&f, oom_new(t, "local_idx", t->m_bs, D(1), OOM_I64));
+	oom_name(&f, kept_blocks(t, own, "topk_scores", OOM_F32));
+	oom_name(&f, kept_blocks(t, own, "topk_indices", OOM_I64));
+	oom_name(&f, kept_blocks(t, own, "none left", OOM_U8));
+	return oom_leave(&f, kept_blocks(t, own, "block_indices", OOM_I64));
+}
+
+/* build_block_mask: the blocks spread over their keys, and the attention's own mask among them. */
+static struct oom_val block_mask(struct oom_tape *t, const struct oom_decoder_layer *l, enum oom_dtype dt)
+{
+	const struct minimax_m3 *own = minimax_m3_of(l->a);
+	const uint16_t blocks = oom_len_ceil(t, t->m_bs, own->block),
+		       whole = oom_len_round_up(t, t->m_bs, own->block);
+	struct oom_frame f = {.t = t};
+	struct oom_val y;
+
+	oom_name(&f, kept_blocks(t, own, "safe", OOM_I64));
+	oom_name(&f, oom_new(t, "bias", oom_len_chunks(t, t->m_bs, own->block, 1), D(1), dt));
+	y = oom_name(&f, oom_new(t, "bias == 0", blocks, D(1), OOM_U8));
+	oom_name(&f, oom_new(t, "block_keep", whole, D(1), OOM_U8));
+	oom_forget(&f, y);
+	/* token_future, or padding_mask of an additive mask; a mask of booleans is taken as it is */
+	if (oom_is_none(l->mask) || l->mask.dt != OOM_U8)
+		oom_name(&f, oom_new(t, "token_future", t->m_bss, D(1), OOM_U8));
+	oom_name(&f, oom_new(t, "keep", t->m_bss, D(1), OOM_U8));
+	oom_name(&f, oom_new(t, "zeros", t->m_bss, D(1), dt));
+	oom_name(&f, oom_new(t, "~keep", t->m_bss, D(1), OOM_U8));
+	return oom_leave(&f, oom_new(t, "block mask", t->m_bss, D(1), dt));
+}
+
+/* After queries, keys and values; the indices are a local of the attention, as the mask is. */
+static struct oom_val chosen_keys(struct oom_frame *f, const void *ctx, struct oom_val x)
+{
+	const struct oom_decoder_layer *l = ctx;
+	struct oom_tape *t = f->t;
+	const bool grad = t->grad;
+	struct oom_val mask;
+
+	t->grad = false;
+	oom_name(f, block_indices(t, l, x));
+	mask = oom_name(f, block_mask(t, l, oom_linear_dtype(t, (enum oom_dtype)x.dt)));
+	t->grad = grad;
+	return mask;
 }
 
 static struct oom_val minimax_m3_block(struct oom_tape *t, const void *ctx, uint32_t i,
@@ -120,7 +185,11 @@ static struct oom_val minimax_m3_block(struct oom_tape *t, const void *ctx, uint
 	at.rot_dim = oom_rot_dim(a);
 	at.rope_cat = true;
 	at.mask = l->mask;
-	h = kind & SPARSE ? sparse_attention(t, l, &at, h) : oom_attention(t, &at, h);
+	if (kind & SPARSE) {
+		at.chosen_keys = chosen_keys;
+		at.chosen_by = l;
+	}
+	h = oom_attention(t, &at, h);
 	x = oom_name(&f, oom_op_add(t, x, h));
 	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
 	h = kind & DENSE ? oom_glu_mlp(t, &m, h, D(a->d_ff), true) : oom_moe_mlp(t, &m, h);
