@@ -110,7 +110,7 @@ static struct oom_val t5_attend(struct oom_tape *t, const struct t5_stack *s, ui
 	struct oom_val n, h;
 
 	n = oom_name(&f, t5_norm(t, "layer_norm", x));
-	h = t5_kind_of(s->a)->blocks && !s->decoder ? t5_block_attention(t, s, n) :
+	h = t5_kind_of(s->a)->blocks && !s->decoder ? t5_block_attention(t, s, layer, n) :
 						      t5_attention(t, s, layer, n, cross);
 	h = oom_name(&f, h);
 	return oom_leave(&f, oom_op_add(t, x, oom_op_dropout(t, h, s->a->dropout)));
@@ -291,7 +291,8 @@ static struct oom_val t5_run_stack(struct oom_tape *t, struct t5_stack *s, struc
 	if (k->blocks && (s->decoder || !t->plan->padding_mask))
 		oom_name(&f, oom_new(t, "attention mask", s->m_tokens, D(1), OOM_F32));
 	make_biases(&f, s, (enum oom_dtype)embed.dt);
-	x = oom_layers(t, (uint32_t)oom_depth(t, layers), k->table_once ? kind : NULL, t5_block, s,
+	x = oom_layers(t, (uint32_t)oom_depth(t, layers),
+		       k->table_once || (k->blocks && !s->decoder) ? kind : NULL, t5_block, s,
 		       oom_op_dropout(t, x, a->dropout));
 	x = oom_name(&f, x);                    /* layer_outputs */
 	return oom_leave(&f, oom_op_dropout(t, t5_norm(t, "final_layer_norm", x), a->dropout));

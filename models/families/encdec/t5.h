@@ -58,9 +58,9 @@ bool t5_is_sparse(const struct t5_stack *s, uint32_t layer);
 struct oom_val t5_experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
 struct oom_val t5_norm(struct oom_tape *t, const char *name, struct oom_val x);
 /* LongT5's bias of one block and its two neighbours with the mask added (dt: the scores' type), and the attention
- * that uses it; x is borrowed (t5_blocks.c). */
+ * that uses it, of which the first layer's also makes the mask; x is borrowed (t5_blocks.c). */
 struct oom_val t5_block_bias(struct oom_frame *f, struct t5_stack *s, enum oom_dtype dt);
-struct oom_val t5_block_attention(struct oom_tape *t, const struct t5_stack *s, struct oom_val x);
+struct oom_val t5_block_attention(struct oom_tape *t, const struct t5_stack *s, uint32_t layer, struct oom_val x);
 /* Parameters beside the text model that a step on text does not meet. */
 void t5_idle_parts(struct oom_tape *t, const struct oom_arch *a);
 

@@ -16,12 +16,14 @@ static uint16_t keys_of(struct oom_tape *t, const struct t5_stack *s, uint16_t m
 	return oom_len_chunks(t, m, t5_of(s->a)->global_block, (int32_t)(3 * t5_of(s->a)->block));
 }
 
-/* _get_local_attention_mask, then where(mask > 0, 0, -1e10). */
-static struct oom_val local_mask(struct oom_tape *t, uint16_t m_padded, struct oom_dim three)
+/* where(mask > 0, 0, -1e10) over the blocks of the encoder's mask, of which only transient global attention's layers
+ * (global) each make their own (_get_local_attention_mask). */
+static struct oom_val local_mask(struct oom_tape *t, uint16_t m_padded, struct oom_dim three, bool global)
 {
 	struct oom_frame f = {.t = t};
 
-	oom_name(&f, oom_new(t, "local mask", m_padded, three, OOM_U8));
+	if (global)
+		oom_name(&f, oom_new(t, "local mask", m_padded, three, OOM_U8));
 	return oom_leave(&f, oom_new(t, "additive mask", m_padded, three, OOM_F32));
 }
 
@@ -131,7 +133,7 @@ static struct oom_val with_global(struct oom_frame *f, const struct t5_stack *s,
 	return oom_op_cat_into(t, x, side, keys_of(t, s, m_blocks), inner);
 }
 
-struct oom_val t5_block_attention(struct oom_tape *t, const struct t5_stack *s, struct oom_val x)
+struct oom_val t5_block_attention(struct oom_tape *t, const struct t5_stack *s, uint32_t layer, struct oom_val x)
 {
 	static const char *const names[] = {"q", "k", "v"};
 	const struct oom_arch *a = s->a;
@@ -160,8 +162,8 @@ struct oom_val t5_block_attention(struct oom_tape *t, const struct t5_stack *s, 
 	}
 	w = oom_op_bmm(t, "scores", p[0], p[1], global ? keys_of(t, s, m_padded) : m_padded, near, a->head_dim);
 	dt = (enum oom_dtype)w.dt;
-	if (global)
-		oom_name(&f, local_mask(t, m_padded, (struct oom_dim){3 * block, "3 * block_len"}));
+	if (global || !layer)
+		oom_name(&f, local_mask(t, m_padded, (struct oom_dim){3 * block, "3 * block_len"}, global));
 	w = oom_name(&f, oom_op_add_inplace(t, w, s->bias));
 	y = oom_op_softmax(t, oom_op_cast(t, w, OOM_F32), true);
 	y = oom_op_dropout(t, oom_op_cast(t, y, dt), a->dropout);
