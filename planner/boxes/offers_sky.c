@@ -166,14 +166,15 @@ static bool hides_ram(const struct oom_offer_loader *l, const struct oom_csv_row
 	       (!strcmp(l->provider, "runpod") && !oom_csv_cell(row, "AvailabilityZone"));
 }
 
-/* GB of one card.  "A100" is the 40 GB card beside "A100-80GB", "V100" the 16 GB one, where nothing is said. */
+/* GB of one card.  Where nothing is said "A100" is the 40 GB card beside "A100-80GB", "V100" and "P100" are those of
+ * 16 GB (gpuhunt's constraints.py knows no other P100; Google and Oracle, who let them, have these). */
 static double memory_of(const struct oom_offer_loader *l, const struct oom_csv_row *row, const char *name, double count)
 {
 	const double told = info_memory(oom_offer_cell(row, "GpuInfo"));
 
 	if (told > 0)
 		return !strcmp(l->provider, "vast") && count > 1 ? told / count : told;
-	return !strcmp(name, "A100") ? 40 : !strcmp(name, "V100") ? 16 : 0;
+	return !strcmp(name, "A100") ? 40 : !strcmp(name, "V100") || !strcmp(name, "P100") ? 16 : 0;
 }
 
 enum oom_status oom_offers_sky_row(struct oom_offer_loader *l, const struct oom_csv_row *row,

@@ -48,6 +48,7 @@ static void test_catalogues(void **state)
 			     "{'SizeInMiB': 32760}}]}\",0.00\n", "2x-RTX_4060_Ti-32-65536", "RTX-4060-Ti-16GB", 2, 0.25},
 		{"vast.csv", "1x-H100_NVL-32-65536,H100,1,32,64,z,r,2.08,\"{'Gpus': [{'Name': 'H100', 'MemoryInfo': "
 			     "{'SizeInMiB': 95830}}]}\",\n", "1x-H100_NVL-32-65536", "H100-NVL-94GB", 1, 2.08},
+		{"gcp.csv", "n1-standard-8,,,8,30,z,r,0.4,,0.1\n,P100,1.0,,,z,r,1.5,P100,0.4\n", "n1-standard-8", "P100-PCIE-16GB", 1, 1.9},
 		{"hyperstack.csv", "n3,A100-80G-PCIe-NVLink,8,32,64,z,r,11.2,,\n", "n3", "A100-PCIE-80GB", 8, 11.2},
 		{"spheron.csv", "h,H100_SXM5,1.0,32,64,z,r,2.9,\"{\"\"Gpus\"\": [{\"\"MemoryInfo\"\": {\"\"SizeInMiB\"\": "
 				"81920}}]}\",\n", "h", "H100-SXM5-80GB", 1, 2.9},
