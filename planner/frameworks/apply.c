@@ -19,8 +19,6 @@ static const struct stand_in stand_ins[] = {
 	{"base-bits", "16", "", NULL},
 	{"base-bits", "4-nf4", "base-weights=nf4", NULL},
 	{"base-bits", "4-fp4", "base-weights=fp4", NULL},
-	{"base-bits", "4-lightning", "base-weights=lightning", NULL},
-	{"base-bits", "4-litgpt", "base-weights=litgpt", NULL},
 	{"base-bits", "8", "base-weights=int8", NULL},
 	{"base-bits", "*", "base-weights=nf4", "priced as NF4, the nearest 4-bit format"},
 	{"objective", "sft", "", NULL},
@@ -72,10 +70,10 @@ static bool means_another(const struct oom_reading_knob *k)
 	return false;
 }
 
-static void use_stand_in(const struct oom_reading_knob *k, struct oom_plan *plan,
+static void use_stand_in(const struct oom_reading *r, const struct oom_reading_knob *k, struct oom_plan *plan,
 			 const struct teller *t)
 {
-	char what[200];
+	char what[200], priced[60];
 
 	snprintf(what, sizeof(what), "%s %s: ", k->name, k->value);
 	for (size_t i = 0; i < sizeof(stand_ins) / sizeof(stand_ins[0]); i++) {
@@ -87,7 +85,10 @@ static void use_stand_in(const struct oom_reading_knob *k, struct oom_plan *plan
 			continue;
 		if (eq) {
 			snprintf(name, sizeof(name), "%.*s", (int)(eq - s->set), s->set);
-			oom_plan_set(plan, oom_knob_find(name), eq + 1, NULL);
+			/* a framework has its own form of the same */
+			snprintf(priced, sizeof(priced), "@price.%s", name);
+			oom_plan_set(plan, oom_knob_find(name), part_fact(r->all, priced) ? part_fact(r->all, priced)->value : eq + 1,
+				     NULL);
 		}
 		if (s->told)
 			tell(t, what, s->told, "");
@@ -128,7 +129,7 @@ static void apply_knob(const struct oom_reading *r, const struct oom_reading_kno
 	if ((!knob || !part_fact(r->all, priced) ||
 	     oom_plan_set(plan, knob, part_fact(r->all, priced)->value, &err)) &&
 	    (!knob || means_another(k) || oom_plan_set(plan, knob, k->value, &err)))
-		use_stand_in(k, plan, t);
+		use_stand_in(r, k, plan, t);
 	if (k->open)
 		tell(t, k->name, ": ", k->why);
 }

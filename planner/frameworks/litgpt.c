@@ -16,8 +16,8 @@ static const struct fw_row rows[] = {
 	       "bf16>amp-bf16;transformer-engine>amp-bf16",
 	       NULL, LORA ":131"),
 	/* both codes take the same bytes */
-	FW_KEY("quantize", "base-bits", "bnb.nf4>4-litgpt double-quant=false;bnb.nf4-dq>4-litgpt double-quant=true;"
-	       "bnb.fp4>4-litgpt double-quant=false;bnb.fp4-dq>4-litgpt double-quant=true;"
+	FW_KEY("quantize", "base-bits", "bnb.nf4>4-nf4 double-quant=false;bnb.nf4-dq>4-nf4 double-quant=true;"
+	       "bnb.fp4>4-fp4 double-quant=false;bnb.fp4-dq>4-fp4 double-quant=true;"
 	       "bnb.int8-training>8;bnb.int8>8", "16", LORA ":49"),
 	{"devices", .hook = true, .source = LORA ":49"},
 	FW_KEY("num_nodes", "nodes", NULL, "1", LORA ":49"),
@@ -128,10 +128,10 @@ static void finish(struct fw_part *p)
 		finish_targets(p);
 	}
 	finish_optimizer(p, quantised);
-	if (fw_fact_is(p, "base-bits", "4-litgpt")) {
+	if (fw_fact_is(p, "base-bits", "4-nf4") || fw_fact_is(p, "base-bits", "4-fp4")) {
 		fw_default(p, "keep-base-inputs", "true", LORA ":147: bitsandbytes 0.42");
-		if (strstr(command, "finetune/lora.py"))        /* of 2023, which had no StableEmbedding */
-			fw_set(p, "base-bits", "4-lightning", "quantize", NULL);
+		/* finetune/lora.py of 2023 had no StableEmbedding */
+		fw_set(p, "@price.base-weights", strstr(command, "finetune/lora.py") ? "lightning" : "litgpt", "quantize", NULL);
 	}
 	if (pretrain && fw_fact_is(p, "optimizer", "adamw"))
 		fw_set(p, "optimizer", "adamw-fused", fw_fact_from_file(p, "optimizer") ? "optimizer" : NULL, PRETRAIN ":216");
@@ -143,7 +143,9 @@ static void finish(struct fw_part *p)
 	fw_default(p, "grad-ckpt", many && !pretrain ? "full" : "none", FULL ":108");
 	fw_default(p, "attn", "sdpa", "litgpt/model.py");
 	/* adapters: the head in chunks of 128 tokens; else whole logits.  Either in fp32, as Fabric returns them. */
-	fw_default(p, "loss", lora || strstr(command, "adapter") ? "parts" : "outside", LORA ":355; " FULL " fit()");
+	fw_default(p, "loss", lora || strstr(command, "adapter") ? "chunked" : "outside", LORA ":355; " FULL " fit()");
+	if (lora || strstr(command, "adapter"))
+		fw_set(p, "@price.loss", "parts", NULL, LORA ":355");
 	fw_default(p, "packing", "false", "litgpt/data");
 	if (doc_whole(fw_key(p, "train.global_batch_size"), &global) && global > 0)
 		fw_set_whole(p, "global-batch", global, "train.global_batch_size", NULL);
