@@ -176,8 +176,10 @@ static void grpo_config(struct emission *e)
 	int64_t answers = 8;
 	char buf[24];
 
-	while (answers > 2 && step % answers)
+	while (answers > 1 && step % answers)
 		answers--;
+	if (answers < 2)                        /* 11 or 13 sequences are the answers to one prompt */
+		answers = step > 2 ? step : 2;
 	snprintf(buf, sizeof(buf), "%lld", (long long)answers);
 	emit_rows(e, "", "trl", "max_completion_length");
 	emit_set(e, "num_generations", buf);

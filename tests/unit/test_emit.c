@@ -84,6 +84,7 @@ static const struct saying sayings[] = {
 	{"axolotl", "precision=bf16-amp objective=kto optimizer=adamw-fused", {"rl: kto", "remove_unused_columns: false"}, ""},
 	{"trl", "precision=bf16 objective=grpo micro-batch=2 gpus=2 optimizer=adamw-fused", {"num_generations: 4\n"}, ""},
 	{"trl", "precision=bf16 objective=grpo micro-batch=3 grad-accum=2 optimizer=adamw-fused", {"num_generations: 6\n"}, ""},
+	{"trl", "precision=bf16 objective=grpo micro-batch=13 optimizer=adamw-fused", {"num_generations: 13\n"}, ""},
 	{"trl", "precision=bf16 objective=grpo micro-batch=4 grad-accum=4 optimizer=adamw-fused", {"num_generations: 8\n"}, ""},
 	{"llamafactory", "precision=bf16 engine=deepspeed zero=2 micro-batch=2 optimizer=adamw-fused",
 	 {"# FORCE_TORCHRUN=1 llamafactory-cli train FILE\n"}, ""},
