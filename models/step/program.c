@@ -180,8 +180,10 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	}
 	t->task = oom_task_of(p, a);           /* which says what modules are called */
 	oom_tape_reset(t, a, p);
-	if (t->status)
+	if (t->status) {
+		t->arch = &m->arch;
 		return oom_error_set(err, t->status, "out of host memory");
+	}
 	t->teacher = m->teacher ? &m->teacher->arch : NULL;
 	oom_batch_sizes(p, &t->val_b, &t->val_s, &t->val_t);
 	t->expand = expand;
@@ -203,6 +205,7 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 		pass(t, a, OOM_STREAM_EVAL, false);
 	if (a == &resized && !t->status && !has_rows(t, resized.vocab))
 		oom_tape_fail(t, OOM_ERR_INVALID, "resize-vocab: %s has no table of words that is resized", a->model_type);
+	t->arch = &m->arch;                     /* a resized one lives no longer */
 	if (t->status && t->err.text[0]) {
 		oom_read_explain(&a->rd, true, &t->err);
 		return oom_error_set(err, t->status, "%s", t->err.text);
@@ -210,7 +213,6 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	if (t->status)
 		return oom_error_set(err, t->status, "out of host memory");
 	mark_saved(t);
-	t->arch = &m->arch;                     /* a resized one lives no longer */
 	return OOM_OK;
 }
 
