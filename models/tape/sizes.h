@@ -31,7 +31,7 @@ enum {
 	OOM_MAX_CONDS = 32,     /* conditions [12] */
 };
 
-/* One length: what the operation `op` (a row of the table in sizes.c) makes of a variable. */
+/* One length: what the operation `op` (a row of the table in lengths.h) makes of a variable. */
 struct oom_var {
 	uint8_t base;           /* enum oom_var_base */
 	uint8_t op;

@@ -1,5 +1,5 @@
-/* Between the two halves of unrolling a tape: what is repeated and whose rows are whose (unroll_runs.c), and the copies
- * written out (unroll.c). */
+/* Between the parts of unrolling a tape: what is repeated and whose rows are whose (unroll_runs.c), the room that the
+ * copies take (unroll_room.c), and the copies written out (unroll.c). */
 #ifndef OOM_TAPE_UNROLLING_H
 #define OOM_TAPE_UNROLLING_H
 
@@ -30,6 +30,9 @@ struct oom_unrolling {
 /* The runs, the rows' owners, and whose row stands for a neighbour's, all in *w.  False: they cannot be told apart, or
  * status says that memory is short. */
 bool oom_find_runs(struct oom_unrolling *w);
+/* Makes room in w->to for the copies of everything, and says how many units and parameters that will be.  What w->to
+ * holds is the caller's to release, whatever the answer. */
+enum oom_status oom_unrolling_room(struct oom_unrolling *w, size_t *units, size_t *params);
 /* The run that a unit is a copy of, or NOBODY. */
 int32_t oom_run_at(const struct oom_unrolling *w, size_t unit);
 
