@@ -10,7 +10,7 @@
  *      taken over as .grad (AccumulateGrad), or added to the one that exists. */
 #include <string.h>
 
-#include "derivatives.h"
+#include "backward.h"
 
 /* ---- a parameter's gradient ---- */
 
@@ -55,7 +55,7 @@ static void settle(struct oom_tape *t)
 
 /* ---- into the next buffer ---- */
 
-static void push(struct oom_tape *t, const struct oom_edge *e, struct grad g)
+void oom_push_grad(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 {
 	struct oom_node *to;
 
@@ -109,161 +109,10 @@ static struct grad validated(struct oom_tape *t, const struct oom_edge *e, struc
 	return g;
 }
 
-static void run_node(struct oom_tape *t, int32_t i);
-static void run_nodes(struct oom_tape *t, int32_t from, int32_t to);
-
-/* Runs a checkpointed block again, recording its nodes; what it returns is the caller's. */
-static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
-{
-	const struct oom_tally tally = t->sums->tally;
-	const size_t unit = t->unit;
-	struct oom_val y;
-
-	t->cursor = c->param0;
-	t->unit = c->unit0;                     /* the layers of a stage are those of the forward */
-	t->packs = 0;
-	t->pack_limit = oom_ckpt_reenters(t->plan) ? UINT32_MAX : c->packs;
-	t->grad = true;
-	t->recompute = true;
-	t->dry = t->stopped = dry;
-	t->kept.products = 0;
-	oom_amp_enter(t);
-	y = oom_layer_run(t, c);
-	oom_amp_leave(t);
-	t->unit = unit;
-	t->stopped = t->dry = false;
-	t->grad = false;
-	if (dry)                                /* nothing was computed */
-		t->sums->tally = tally;
-	oom_drop(t, t->side);
-	t->side = oom_none();
-	return y;
-}
-
-static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
-{
-	const struct oom_val y = run_again(t, c, dry);
-
-	oom_drop(t, y);
-	return y;
-}
-
-static void release_saved(struct oom_tape *t, const struct oom_node *n)
+void oom_release_saved(struct oom_tape *t, const struct oom_node *n)
 {
 	for (int s = 0; s < n->n_saved; s++)
 		oom_unref(t, n->saved[s]);
-}
-
-/* The gradient that has come to a checkpoint, taken from it. */
-static struct grad incoming(struct oom_tape *t, int32_t index)
-{
-	struct oom_node *n = &t->nodes[index];
-	const struct grad g = {.sto = n->grad[0],
-			       .mono = n->mono,
-			       .width = n->width,
-			       .dt = n->dt,
-			       .perm = n->gperm[0],
-			       .given = n->has[0]};
-
-	n->grad[0] = -1;
-	return g;
-}
-
-static void push_output(struct oom_tape *t, const struct oom_val *y, struct grad g)
-{
-	push(t,
-	     &(struct oom_edge){.to = y->rg ? y->node : -1,
-				.slot = y->slot,
-				.mono = y->mono,
-				.width = y->width,
-				.dt = y->dt},
-	     g);
-}
-
-/* A checkpointed block, use_reentrant=True: it runs again as a whole, and a backward pass of its own
- * walks its graph.  CheckpointFunction.backward (torch/utils/checkpoint.py) names the outputs and
- * the gradients that came until it returns, so that nothing is added into the latter. */
-static void reenter(struct oom_tape *t, int32_t index)
-{
-	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
-	const int32_t mark = (int32_t)t->n_nodes;
-	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
-	const bool within = t->recompute;
-	const uint32_t packs = t->packs, limit = t->pack_limit;
-	struct oom_val y = run_again(t, &c, false);
-	const struct grad g = incoming(t, index);
-
-	if (g.sto >= 0)
-		oom_ref(t, g.sto);
-	t->recompute = false;                   /* saved tensors are the graph's, as in any backward */
-	push_output(t, &y, g);
-	run_nodes(t, (int32_t)t->n_nodes - 1, mark);
-	oom_drop(t, y);
-	if (g.sto >= 0)
-		oom_unref(t, g.sto);
-	release_saved(t, &t->nodes[index]);
-	t->cursor = cursor;
-	t->packs = packs;
-	t->pack_limit = limit;
-	t->n_nodes = (size_t)mark;
-	t->n_ckpts = ckpts;
-	t->recompute = within;
-}
-
-/* A checkpointed block: its last nodes run as far as they need no saved tensor; the first that does
- * sets off the recomputation, after which the graph goes on (torch.utils.checkpoint,
- * use_reentrant=False, early_stop=True). */
-static void recompute(struct oom_tape *t, int32_t index)
-{
-	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
-	const int32_t mark = (int32_t)t->n_nodes;
-	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
-	const bool within = t->recompute;       /* a checkpointed layer of a checkpointed stage */
-	const uint32_t packs = t->packs, limit = t->pack_limit;
-	const size_t kept_at = t->kept.at, kept_end = t->kept.end;
-	struct oom_val y = block_again(t, &c, true);
-	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes, saves;
-
-	push_output(t, &y, incoming(t, index));
-	while (k >= mark && !t->nodes[k].n_packed)
-		run_node(t, k--);
-	t->kept.at = c.kept0;
-	t->kept.end = c.kept1;
-	block_again(t, &c, false);
-	if ((int32_t)t->n_nodes - real < k + 1 - mark) {
-		oom_tape_fail(t, OOM_ERR_LIMIT, "a recomputed block differs from its forward");
-		return;
-	}
-	for (int32_t i = mark; i <= k; i++) {
-		struct oom_node *to = &t->nodes[real + i - mark];
-		const struct oom_node *from = &t->nodes[i];
-
-		memcpy(to->has, from->has, sizeof(to->has));
-		memcpy(to->grad, from->grad, sizeof(to->grad));
-		memcpy(to->gperm, from->gperm, sizeof(to->gperm));
-		memcpy(to->ggaps, from->ggaps, sizeof(to->ggaps));
-	}
-	/* What nodes of the first run hold by themselves goes with each of them; those of the second,
-	 * which died with its graph, are its size: they stand for them from here. */
-	while (t->nodes[index].n_saved > 1)
-		oom_unref(t, t->nodes[index].saved[--t->nodes[index].n_saved]);
-	/* The block's input is the hooks', which the saved tensors hold (_CheckpointFrame): the views
-	 * and casts before the first of these do without it. */
-	saves = real;
-	while (saves < real + k - mark && !t->nodes[saves].n_saved)
-		saves++;
-	run_nodes(t, real + k - mark, saves);
-	oom_drop_kept(t);
-	t->kept.at = kept_at;
-	t->kept.end = kept_end;
-	release_saved(t, &t->nodes[index]);
-	run_nodes(t, saves - 1, real);
-	t->cursor = cursor;
-	t->packs = packs;
-	t->pack_limit = limit;
-	t->n_nodes = (size_t)mark;
-	t->n_ckpts = ckpts;
-	t->recompute = within;
 }
 
 /* Masks and tables the checkpointed blocks of one stack held: gone with its first layer's graph.
@@ -291,13 +140,13 @@ static void drop_leaves(struct oom_tape *t)
 
 		if (n->kind != OOM_NODE_LEAF || !n->n_saved)
 			continue;
-		release_saved(t, n);
+		oom_release_saved(t, n);
 		if (n->has[0])
 			oom_unref(t, n->grad[0]);
 	}
 }
 
-static void run_node(struct oom_tape *t, int32_t i)
+void oom_run_node(struct oom_tape *t, int32_t i)
 {
 	struct oom_node *n = &t->nodes[i], copy;
 	oom_derivative_fn *derivative;
@@ -311,7 +160,7 @@ static void run_node(struct oom_tape *t, int32_t i)
 	memset(g, 0, sizeof(g));
 	/* not on the path from the loss: dies with the graph */
 	if (!any) {
-		release_saved(t, n);
+		oom_release_saved(t, n);
 		if (n->kind == OOM_NODE_CKPT)
 			for (uint32_t k = t->ckpts[n->ckpt].kept0; k < t->ckpts[n->ckpt].kept1; k++)
 				oom_unref(t, t->kept.row[k]);
@@ -320,10 +169,10 @@ static void run_node(struct oom_tape *t, int32_t i)
 	if (n->kind == OOM_NODE_CKPT) {
 		if (oom_ckpt_reenters(t->plan)) {
 			/* what its function was given belongs to the node, which lives as long as the loss */
-			reenter(t, i);
+			oom_block_reenter(t, i);
 			return;
 		}
-		recompute(t, i);
+		oom_block_recompute(t, i);
 		drop_held(t, i);
 		return;
 	}
@@ -337,7 +186,7 @@ static void run_node(struct oom_tape *t, int32_t i)
 	 * What a checkpoint recomputed is unpacked once and dies with the derivative's own
 	 * locals (torch/utils/checkpoint.py, unpack_hook). */
 	if (t->recompute)
-		release_saved(t, &copy);
+		oom_release_saved(t, &copy);
 	for (int e = 0; e < copy.n_edge; e++)
 		if (oom_needs_grad(&copy, e))
 			g[e] = validated(t, &copy.edge[e], g[e]);
@@ -345,18 +194,18 @@ static void run_node(struct oom_tape *t, int32_t i)
 		if (copy.has[s])
 			oom_unref(t, copy.grad[s]);
 	if (!t->recompute)
-		release_saved(t, &copy);
+		oom_release_saved(t, &copy);
 	for (int e = 0; e < copy.n_edge; e++)
 		if (oom_needs_grad(&copy, e))
-			push(t, &copy.edge[e], g[e]);
+			oom_push_grad(t, &copy.edge[e], g[e]);
 		else if (g[e].given) /* a kernel makes all its gradients, asked for or not */
 			oom_unref(t, g[e].sto);
 }
 
-static void run_nodes(struct oom_tape *t, int32_t from, int32_t to)
+void oom_run_nodes(struct oom_tape *t, int32_t from, int32_t to)
 {
 	for (int32_t i = from; i >= to && !t->status; i--)
-		run_node(t, i);
+		oom_run_node(t, i);
 }
 
 void oom_backward(struct oom_tape *t, struct oom_val loss)
@@ -378,7 +227,7 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 		const struct oom_layer_rec r = t->layers[l];
 		size_t rep = 0;
 
-		run_nodes(t, at, r.node1);
+		oom_run_nodes(t, at, r.node1);
 		t->group = r.group;
 		t->mult = r.reps;
 		t->in_layer = true;
@@ -386,7 +235,7 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 			return;
 		for (size_t u = r.unit1; u-- > r.unit0;) {
 			oom_tape_mark_unit(t, u, false);
-			run_nodes(t, t->units[u].node1 - 1, t->units[u].node0);
+			oom_run_nodes(t, t->units[u].node1 - 1, t->units[u].node0);
 			oom_tape_mark_unit(t, u, true);
 		}
 		if (r.reps > 1)
@@ -398,7 +247,7 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 	}
 	if (t->n_layers && !oom_ckpt_reenters(t->plan))
 		drop_held(t, -1);
-	run_nodes(t, at, 0);
+	oom_run_nodes(t, at, 0);
 	drop_held(t, -1);
 	settle(t);
 	drop_leaves(t);

@@ -7,6 +7,7 @@
 
 #include "blocks/blocks.h"
 #include "families/model.h"
+#include "ops/backward.h"
 #include "tape/round.h"
 #include "step/objectives.h"
 #include "tape/timeline.h"

@@ -321,7 +321,5 @@ bool oom_tape_ckpt(struct oom_tape *t, const struct oom_ckpt *c);
 /* Gives up a tensor that all layers share (mask, rotary tables): under checkpointing the blocks'
  * closures hold it until the first layer that had it has been recomputed. */
 void oom_drop_shared(struct oom_tape *t, struct oom_val x);
-/* The backward pass from the loss (backward.c). */
-void oom_backward(struct oom_tape *t, struct oom_val loss);
 
 #endif

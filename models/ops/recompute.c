@@ -1,0 +1,149 @@
+/* Checkpointed blocks in the backward pass: they run again, and their nodes after that. */
+#include <string.h>
+
+#include "backward.h"
+
+/* Runs a checkpointed block again, recording its nodes; what it returns is the caller's. */
+static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
+{
+	const struct oom_tally tally = t->sums->tally;
+	const size_t unit = t->unit;
+	struct oom_val y;
+
+	t->cursor = c->param0;
+	t->unit = c->unit0;                     /* the layers of a stage are those of the forward */
+	t->packs = 0;
+	t->pack_limit = oom_ckpt_reenters(t->plan) ? UINT32_MAX : c->packs;
+	t->grad = true;
+	t->recompute = true;
+	t->dry = t->stopped = dry;
+	t->kept.products = 0;
+	oom_amp_enter(t);
+	y = oom_layer_run(t, c);
+	oom_amp_leave(t);
+	t->unit = unit;
+	t->stopped = t->dry = false;
+	t->grad = false;
+	if (dry)                                /* nothing was computed */
+		t->sums->tally = tally;
+	oom_drop(t, t->side);
+	t->side = oom_none();
+	return y;
+}
+
+static struct oom_val block_again(struct oom_tape *t, const struct oom_ckpt *c, bool dry)
+{
+	const struct oom_val y = run_again(t, c, dry);
+
+	oom_drop(t, y);
+	return y;
+}
+
+/* The gradient that has come to a checkpoint, taken from it. */
+static struct grad incoming(struct oom_tape *t, int32_t index)
+{
+	struct oom_node *n = &t->nodes[index];
+	const struct grad g = {.sto = n->grad[0],
+			       .mono = n->mono,
+			       .width = n->width,
+			       .dt = n->dt,
+			       .perm = n->gperm[0],
+			       .given = n->has[0]};
+
+	n->grad[0] = -1;
+	return g;
+}
+
+static void push_output(struct oom_tape *t, const struct oom_val *y, struct grad g)
+{
+	const struct oom_edge e = {
+		.to = y->rg ? y->node : -1, .slot = y->slot, .mono = y->mono, .width = y->width, .dt = y->dt};
+
+	oom_push_grad(t, &e, g);
+}
+
+/* A checkpointed block, use_reentrant=True: it runs again as a whole, and a backward pass of its own
+ * walks its graph.  CheckpointFunction.backward (torch/utils/checkpoint.py) names the outputs and
+ * the gradients that came until it returns, so that nothing is added into the latter. */
+void oom_block_reenter(struct oom_tape *t, int32_t index)
+{
+	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
+	const int32_t mark = (int32_t)t->n_nodes;
+	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
+	const bool within = t->recompute;
+	const uint32_t packs = t->packs, limit = t->pack_limit;
+	struct oom_val y = run_again(t, &c, false);
+	const struct grad g = incoming(t, index);
+
+	if (g.sto >= 0)
+		oom_ref(t, g.sto);
+	t->recompute = false;                   /* saved tensors are the graph's, as in any backward */
+	push_output(t, &y, g);
+	oom_run_nodes(t, (int32_t)t->n_nodes - 1, mark);
+	oom_drop(t, y);
+	if (g.sto >= 0)
+		oom_unref(t, g.sto);
+	oom_release_saved(t, &t->nodes[index]);
+	t->cursor = cursor;
+	t->packs = packs;
+	t->pack_limit = limit;
+	t->n_nodes = (size_t)mark;
+	t->n_ckpts = ckpts;
+	t->recompute = within;
+}
+
+/* A checkpointed block: its last nodes run as far as they need no saved tensor; the first that does
+ * sets off the recomputation, after which the graph goes on (torch.utils.checkpoint,
+ * use_reentrant=False, early_stop=True). */
+void oom_block_recompute(struct oom_tape *t, int32_t index)
+{
+	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
+	const int32_t mark = (int32_t)t->n_nodes;
+	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
+	const bool within = t->recompute;       /* a checkpointed layer of a checkpointed stage */
+	const uint32_t packs = t->packs, limit = t->pack_limit;
+	const size_t kept_at = t->kept.at, kept_end = t->kept.end;
+	struct oom_val y = block_again(t, &c, true);
+	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes, saves;
+
+	push_output(t, &y, incoming(t, index));
+	while (k >= mark && !t->nodes[k].n_packed)
+		oom_run_node(t, k--);
+	t->kept.at = c.kept0;
+	t->kept.end = c.kept1;
+	block_again(t, &c, false);
+	if ((int32_t)t->n_nodes - real < k + 1 - mark) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "a recomputed block differs from its forward");
+		return;
+	}
+	for (int32_t i = mark; i <= k; i++) {
+		struct oom_node *to = &t->nodes[real + i - mark];
+		const struct oom_node *from = &t->nodes[i];
+
+		memcpy(to->has, from->has, sizeof(to->has));
+		memcpy(to->grad, from->grad, sizeof(to->grad));
+		memcpy(to->gperm, from->gperm, sizeof(to->gperm));
+		memcpy(to->ggaps, from->ggaps, sizeof(to->ggaps));
+	}
+	/* What nodes of the first run hold by themselves goes with each of them; those of the second,
+	 * which died with its graph, are its size: they stand for them from here. */
+	while (t->nodes[index].n_saved > 1)
+		oom_unref(t, t->nodes[index].saved[--t->nodes[index].n_saved]);
+	/* The block's input is the hooks', which the saved tensors hold (_CheckpointFrame): the views
+	 * and casts before the first of these do without it. */
+	saves = real;
+	while (saves < real + k - mark && !t->nodes[saves].n_saved)
+		saves++;
+	oom_run_nodes(t, real + k - mark, saves);
+	oom_drop_kept(t);
+	t->kept.at = kept_at;
+	t->kept.end = kept_end;
+	oom_release_saved(t, &t->nodes[index]);
+	oom_run_nodes(t, saves - 1, real);
+	t->cursor = cursor;
+	t->packs = packs;
+	t->pack_limit = limit;
+	t->n_nodes = (size_t)mark;
+	t->n_ckpts = ckpts;
+	t->recompute = within;
+}
