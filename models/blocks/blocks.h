@@ -109,6 +109,9 @@ struct oom_attn {
 };
 /* The defaults of a decoder-style layer: q_proj, k_proj, v_proj, o_proj over b x s tokens. */
 struct oom_attn oom_attn_of(struct oom_tape *t, const struct oom_arch *a);
+/* Rotates queries and keys as a->rope and the fields beside it say; parts that are locals of the module are named in its
+ * frame. */
+void oom_attn_rotate(struct oom_frame *module, const struct oom_attn *a, struct oom_val *q, struct oom_val *k);
 /* Projections, rotary, kernel, output projection.  Consumes x. */
 struct oom_val oom_attention(struct oom_tape *t, const struct oom_attn *a, struct oom_val x);
 /* Whether the attention being recorded has trained tokens beside it, and y, the result over x, with what comes of them.

@@ -125,3 +125,85 @@ void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
 	oom_done(t, old_q);
 	oom_done(t, old_k);
 }
+
+/* ---- queries and keys of an attention layer ---- */
+
+/* query_rot, query_pass and theirs live as long as the module, whose frame is given. */
+static void rotate_inline(struct oom_frame *module, const struct oom_attn *a, uint64_t rot,
+			  const struct oom_rope *r, struct oom_val *q, struct oom_val *k)
+{
+	const uint64_t heads[2] = {a->heads, a->kv_heads};
+	struct oom_val *const x[2] = {q, k};
+	struct oom_val turned[2], part;
+	struct oom_tape *t = module->t;
+
+	for (int i = 0; i < 2; i++) {
+		const struct oom_dim width = {heads[i] * rot, "heads * rotary_dim"};
+
+		*x[i] = oom_name(module, *x[i]);
+		part = oom_op_slice(t, *x[i], x[i]->mono, width);
+		turned[i] = oom_name(module, oom_rope_apply(t, part, r, heads[i], rot, rot));
+	}
+	for (int i = 0; i < 2; i++) {
+		const struct oom_dim rest = {heads[i] * (a->d - rot), NULL},
+				     whole = {heads[i] * a->d, "heads * head_dim"};
+
+		part = oom_op_slice(t, *x[i], x[i]->mono, rest);
+		*x[i] = oom_op_cat(t, turned[i], part, whole);
+	}
+}
+
+/* The tables a layer makes anew, named in f. */
+static struct oom_rope layer_tables(struct oom_frame *f, const struct oom_attn *a, uint64_t rot)
+{
+	const struct oom_dim width = {rot, "rotary_dim"};
+	struct oom_tape *t = f->t;
+	struct oom_rope r = *a->rope;
+	struct oom_val *const table[2] = {&r.cos, &r.sin};
+
+	for (int i = 0; i < 2; i++) {
+		const enum oom_dtype dt = (enum oom_dtype)table[i]->dt;
+
+		if (a->rope_sections)
+			*table[i] = oom_name(f, oom_new(t, "cat", a->mq, width, dt));
+		if (a->rope_spread)
+			*table[i] = oom_name(f, oom_new_like(t, "repeat_interleave", *table[i], dt));
+	}
+	return r;
+}
+
+/* apply_rotary_pos_emb: both arguments stay alive until both results exist. */
+void oom_attn_rotate(struct oom_frame *module, const struct oom_attn *a, struct oom_val *q, struct oom_val *k)
+{
+	const uint64_t rot = a->rot_dim ? a->rot_dim : a->d;
+	const enum oom_dtype dt = (enum oom_dtype)q->dt;
+	const bool back = a->rope_fp32 || a->rope_back;
+	struct oom_tape *t = module->t;
+	struct oom_frame f = {.t = t};
+	struct oom_rope r = layer_tables(&f, a, rot);
+
+	if (back) {                             /* the caller's names hold what was given */
+		*q = oom_arg(&f, *q);
+		*k = oom_arg(&f, *k);
+	}
+	if (a->rope_fp32) {
+		*q = oom_op_cast(t, *q, OOM_F32);
+		*k = oom_op_cast(t, *k, OOM_F32);
+	}
+	if (a->rope_inline && rot < a->d)
+		rotate_inline(module, a, rot, &r, q, k);
+	else
+		oom_rope_pair(t, q, k, &r, a->heads, a->kv_heads, a->d, rot);
+	/* torch.cat([rotated, rest]) of nothing left: a copy */
+	if (a->rope_cat && rot == a->d) {
+		*q = oom_op_copy(t, "cat", *q);
+		*k = oom_op_copy(t, "cat", *k);
+	}
+	if (back) {                             /* both fp32 results until the function returns */
+		*q = oom_name(&f, *q);
+		*k = oom_name(&f, *k);
+		*q = oom_op_cast(t, *q, dt);
+		*k = oom_op_cast(t, *k, dt);
+	}
+	oom_leave(&f, oom_none());
+}
