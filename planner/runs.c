@@ -12,6 +12,7 @@
 #include "oomplan/gpu.h"
 #include "oomplan/ladder.h"
 #include "oomplan/units.h"
+#include "run_columns.h"
 #include "run_errors.h"
 #include "run_plan.h"
 
@@ -39,15 +40,6 @@ struct runs {
 	bool header;
 	bool megatron;          /* the file describes Megatron launches */
 };
-
-/* Columns written besides the input's, in this order; the values come from value_of. */
-static const char *const scalar[] = {
-	"total_params", "trainable_params", "active_params", "param_bytes", "buffer_bytes", "input_bytes", "grad_bytes",
-	"optimizer_state_bytes", "saved_act_bytes", "saved_act_amp_copies", "saved_act_logits", "reserved_native",
-	"reserved_expandable", "overall_peak"};
-/* A price that there is none of: its cell stays empty. */
-#define NOT_RUN UINT64_MAX
-enum { SCALARS = sizeof(scalar) / sizeof(scalar[0]) };
 
 static struct loaded *load(struct runs *r, const char *path, const struct loaded *teacher)
 {
@@ -111,52 +103,12 @@ static void write_header(struct runs *r, const struct oom_csv_row *row)
 		oom_csv_put(r->out, row->names[i]);
 		putc(',', r->out);
 	}
-	if (r->megatron) {
-		oom_megatron_header(r->out);
-		fprintf(r->out, "pred_error,pred_warning\n");
+	if (!r->megatron) {
+		oom_run_columns_header(r->out);
 		return;
 	}
-	for (int i = 0; i < SCALARS; i++)
-		fprintf(r->out, "pred_%s,", scalar[i]);
-	for (int p = 0; p < OOM_PHASES; p++) {
-		if (p == OOM_PHASE_LOAD)
-			fprintf(r->out, "pred_after_load,");
-		else
-			fprintf(r->out, "pred_%s_peak,pred_%s_end,",
-				oom_phase_column((enum oom_phase)p),
-				oom_phase_column((enum oom_phase)p));
-	}
-	for (int b = 0; b < OOM_BUCKETS; b++)
-		fprintf(r->out, "pred_%s,", oom_bucket_column((enum oom_bucket)b));
-	fprintf(r->out, "pred_peak_phase,pred_allocated,pred_context_bytes,pred_workspace_bytes,pred_nccl_bytes,"
-			"pred_used_bytes,pred_error,pred_warning\n");
-}
-
-static void write_prediction(struct runs *r, const struct oom_eval *e, uint64_t native,
-			     uint64_t expandable)
-{
-	const uint64_t v[SCALARS] = {e->total_params,	 e->trainable_params,	e->active_params,
-				     e->param_bytes,	 e->buffer_bytes,	e->input_bytes,
-				     e->grad_bytes,	 e->opt_bytes,		e->saved_bytes,
-				     e->saved_amp_bytes, e->saved_logits_bytes, native,
-				     expandable,	 e->overall_peak};
-
-	for (int i = 0; i < SCALARS; i++)
-		if (v[i] == NOT_RUN)
-			putc(',', r->out);
-		else
-			fprintf(r->out, "%llu,", (unsigned long long)v[i]);
-	for (int p = 0; p < OOM_PHASES; p++) {
-		fprintf(r->out, "%llu,", (unsigned long long)e->peak[p]);
-		if (p != OOM_PHASE_LOAD)
-			fprintf(r->out, "%llu,", (unsigned long long)e->end[p]);
-	}
-	for (int b = 0; b < OOM_BUCKETS; b++)
-		fprintf(r->out, "%llu,", (unsigned long long)e->bucket[b]);
-	fprintf(r->out, "%s,%llu,%llu,%llu,%llu,%llu,", oom_phase_column(e->peak_phase),
-		(unsigned long long)e->allocated_bytes,
-		(unsigned long long)e->context_bytes, (unsigned long long)e->workspace_bytes,
-		(unsigned long long)e->nccl_bytes, (unsigned long long)e->used_bytes);
+	oom_megatron_header(r->out);
+	fprintf(r->out, "pred_error,pred_warning\n");
 }
 
 /* Holds what is predicted against what was measured, where the row says. */
@@ -244,9 +196,9 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 	if (st && st != OOM_ERR_INVALID && st != OOM_ERR_LIMIT)
 		return oom_error_set(why, st, "out of host memory");
 	reserved[p.allocator == OOM_ALLOC_EXPANDABLE] = own.reserved_bytes;
-	reserved[p.allocator != OOM_ALLOC_EXPANDABLE] = st ? NOT_RUN : its.reserved_bytes;
+	reserved[p.allocator != OOM_ALLOC_EXPANDABLE] = st ? OOM_NOT_RUN : its.reserved_bytes;
 	*warning = *oom_model_warning(m->model) ? oom_model_warning(m->model) : own.warning;
-	write_prediction(r, &own, reserved[0], reserved[1]);
+	oom_run_columns_write(r->out, &own, reserved[0], reserved[1]);
 	return compare(r, row, &p, &own) ? OOM_OK : oom_error_set(why, OOM_ERR_MEMORY, "out of host memory");
 }
 
@@ -345,8 +297,7 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	if (st == OOM_ERR_MEMORY || st == OOM_ERR_INTERNAL)
 		return oom_error_set(err, st, "%s", m->model ? why.text : m->err.text);
 	if (st) {
-		for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 6; i++)
-			putc(',', r->out);
+		oom_run_columns_empty(r->out);
 		oom_csv_put(r->out, m->model ? why.text : m->err.text);
 		r->report->failed++;
 	} else {
