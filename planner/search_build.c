@@ -115,6 +115,21 @@ static bool steps_in_backward(const struct oom_plan *p)
 	       !oom_plan_adapted(p);
 }
 
+/* One GPU that keeps its states trains plainly, whatever engine was asked for.  False: it cannot. */
+static bool set_plain(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES], struct oom_plan *p)
+{
+	const bool narrow = s->layout[v[LAYOUT]].narrow;
+
+	if (p->gpus != 1 || p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE ||
+	    s->megatron || !(v[GPUS] || v[OFFLOAD] % PLACES || narrow))
+		return true;
+	if (narrow)
+		return false;
+	p->engine = plain_engine();
+	p->zero_stage = p->hybrid_shard = 0;
+	return true;
+}
+
 bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES],
 		  struct oom_plan *p)
 {
@@ -150,15 +165,8 @@ bool search_build(const struct search_space *s, const uint16_t v[OOM_SEARCH_AXES
 		return false;
 	if (v[OFFLOAD] && !set_offload(s, v[OFFLOAD], !v[LAYOUT], p))
 		return false;
-	/* one GPU that keeps its states trains plainly, whatever engine was asked for */
-	if (p->gpus == 1 && p->offload_optimizer == OOM_OFFLOAD_NONE &&
-	    p->offload_params == OOM_OFFLOAD_NONE &&
-	    (v[GPUS] || v[OFFLOAD] % PLACES || s->layout[v[LAYOUT]].narrow) && !s->megatron) {
-		if (s->layout[v[LAYOUT]].narrow)
-			return false;
-		p->engine = plain_engine();
-		p->zero_stage = p->hybrid_shard = 0;
-	}
+	if (!set_plain(s, v, p))
+		return false;
 	if (v[OPTIMIZER] && !set_optimizer(s, v[OPTIMIZER], p))
 		return false;
 	p->step_in_backward |= v[STEP];

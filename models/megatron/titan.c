@@ -170,6 +170,36 @@ static double shards_of(const struct oom_megatron *m, const struct oom_plan *p)
 			       (double)(p->hybrid_shard ? p->nodes : 1));
 }
 
+/* What the chunks of a rank come to, in elements and bytes. */
+struct chunks {
+	size_t n;
+	double dense, expert, unit;     /* parameters; those of the largest layer */
+	double ends;                    /* of embedding and head, in elements */
+	double saved, full;             /* bytes saved by one pass of all chunks; of a layer that keeps all */
+	double loss;
+};
+
+static struct chunks chunks_of(const struct oom_megatron *m, const struct oom_plan *p, int64_t r)
+{
+	struct mg_chunk c[MG_CHUNKS];
+	struct chunks k = {.n = oom_mg_chunks(m, r, c)};
+
+	for (size_t i = 0; i < k.n; i++) {
+		const struct mg_params q = oom_mg_params(m, &c[i], r == m->pp - 1);
+
+		k.dense += q.dense;
+		k.expert += q.expert;
+		k.unit = fmax(k.unit, q.largest);
+		k.saved += (double)c[i].dense * kept_by(m, false) + (double)c[i].moe * kept_by(m, true);
+		k.full = fmax(k.full, layer_bytes(m, c[i].moe > 0));
+		if (c[i].loss)
+			k.loss = logits(m, p);
+		if (c[i].embedding || c[i].loss)
+			k.ends += (double)m->vocab / (double)m->tp * (double)m->hidden;
+	}
+	return k;
+}
+
 enum oom_status oom_titan_rank(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
 			       struct oom_mg_rank *o, struct oom_error *err)
 {
@@ -177,34 +207,17 @@ enum oom_status oom_titan_rank(const struct oom_megatron *m, const struct oom_pl
 		     expert_ranks = fmax(1, ranks / (double)m->ep),
 		     wide = p->precision == OOM_BF16 || p->precision == OOM_FP16 ? 2 : 4,
 		     moments = m->optimizer == OOM_MG_SGD ? 1 : 2;
-	struct mg_chunk c[MG_CHUNKS];
-	const size_t n = oom_mg_chunks(m, r, c);
-	double saved = 0, full = 0, whole, unit = 0, ends = 0, loss = 0, sharded, again, between;
-	double dense = 0, expert = 0;
+	const struct chunks k = chunks_of(m, p, r);
+	/* with one chunk a pass is all of the rank's layers; of several each is its part */
+	const double saved = k.saved * (passes(m, r) / (double)k.n), between = between_stages(m, r, k.n),
+		     whole = k.dense + k.expert, sharded = k.dense / ranks + k.expert / expert_ranks;
+	double again;
 
 	memset(o, 0, sizeof(*o));
-	for (size_t i = 0; i < n; i++) {
-		const struct mg_params q = oom_mg_params(m, &c[i], r == m->pp - 1);
-
-		dense += q.dense;
-		expert += q.expert;
-		unit = fmax(unit, q.largest);
-		saved += (double)c[i].dense * kept_by(m, false) + (double)c[i].moe * kept_by(m, true);
-		full = fmax(full, layer_bytes(m, c[i].moe > 0));
-		if (c[i].loss)
-			loss = logits(m, p);
-		if (c[i].embedding || c[i].loss)
-			ends += (double)m->vocab / (double)m->tp * (double)m->hidden;
-	}
-	/* with one chunk a pass is all of the rank's layers; of several each is its part */
-	saved *= passes(m, r) / (double)n;
-	between = between_stages(m, r, n);
-	whole = dense + expert;
-	sharded = dense / ranks + expert / expert_ranks;
-	if (!(saved + loss + full + 32 * whole < 9e18))
+	if (!(saved + k.loss + k.full + 32 * whole < 9e18))
 		return oom_error_set(err, OOM_ERR_INVALID, "more than 8 EiB on one rank");
-	o->params = (uint64_t)dense;
-	o->expert_params = (uint64_t)expert;
+	o->params = (uint64_t)k.dense;
+	o->expert_params = (uint64_t)k.expert;
 	o->optimizer_bytes = (uint64_t)(moments * wide * sharded);
 	o->in_flight = passes(m, r);
 	add(o, "parameters", "fp32 (bf16 where training is pure bf16) / (dp x cp)", OOM_MG_ROW_WEIGHTS,
@@ -218,15 +231,15 @@ enum oom_status oom_titan_rank(const struct oom_megatron *m, const struct oom_pl
 	add(o, "gathered parameters",
 	    m->pp > 1 ? "2 B x all of the rank's" : "2 B x (two layers twice, embedding and head)",
 	    OOM_MG_ROW_GATHERED,
-	    m->pp > 1 || p->zero_stage < 3 ? 2 * whole : 2 * fmin(whole, 4 * unit + ends));
+	    m->pp > 1 || p->zero_stage < 3 ? 2 * whole : 2 * fmin(whole, 4 * k.unit + k.ends));
 	add(o, "whole gradients", "fp32, until the last micro-batch is through", OOM_MG_ROW_GATHERED,
 	    m->pp > 1 ? 4 * whole : 0);
 	/* a layer again, its gradients in 16 bit and the input of their reduction in fp32 */
-	again = (m->recompute ? full : 0) + (m->pp > 1 ? 0 : (2 + 4) * unit);
+	again = (m->recompute ? k.full : 0) + (m->pp > 1 ? 0 : (2 + 4) * k.unit);
 	add(o, "logits", splits_loss(m, p) ? "16 B x tokens x vocabulary / t" : "12 B x tokens x vocabulary",
-	    OOM_MG_ROW_TRANSIENT, loss);
+	    OOM_MG_ROW_TRANSIENT, k.loss);
 	add(o, "a layer in backward", "recomputed and its gradients, beyond the logits",
-	    OOM_MG_ROW_RECOMPUTED, again - loss);
+	    OOM_MG_ROW_RECOMPUTED, again - k.loss);
 	for (size_t i = 0; i < o->n_rows; i++)
 		o->peak_bytes += o->row[i].bytes;
 	o->activation_bytes = (uint64_t)saved;

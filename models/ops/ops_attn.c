@@ -115,6 +115,24 @@ static struct oom_val mask_to_bias(struct oom_tape *t, struct oom_val mask, enum
 	return z;
 }
 
+/* The kernel's additive bias of the mask.  Where the keys are no multiple of 16 it is padded, a copy with aligned rows;
+ * of a learned bias the gradient goes back through the padding. */
+static struct oom_val aligned_bias(struct oom_tape *t, struct oom_val mask, enum oom_dtype dt, const struct oom_sdpa *a)
+{
+	struct oom_val bias = mask_to_bias(t, mask, dt), padded;
+	const struct oom_dim w = {bias.width, NULL};
+	uint16_t m;
+
+	if (!oom_cond_more(t, oom_mono_rounded(t, a->mk, a->sk, 16), 1, a->mk, 1))
+		return bias;
+	m = oom_mono_rounded(t, bias.mono, a->sk, 16);
+	if (bias.rg)
+		return oom_op_expand_copy(t, bias, m, w);
+	padded = oom_new(t, "padded bias", m, w, dt);
+	oom_done(t, bias);
+	return padded;
+}
+
 static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom_val k,
 				struct oom_val v, struct oom_val mask, const struct oom_sdpa *a)
 {
@@ -124,26 +142,8 @@ static struct oom_val efficient(struct oom_tape *t, struct oom_val q, struct oom
 	struct oom_val y, lse, seed, offset, bias = oom_none();
 	int32_t n = -1;
 
-	if (!oom_is_none(mask)) {
-		bias = mask_to_bias(t, mask, (enum oom_dtype)q.dt);
-		if (oom_cond_more(t, oom_mono_rounded(t, a->mk, a->sk, 16), 1, a->mk, 1)) {
-			/* keys not a multiple of 16: the bias is padded, a copy with aligned
-			 * rows */
-			const struct oom_dim w = {bias.width, NULL};
-			const uint16_t m = oom_mono_rounded(t, bias.mono, a->sk, 16);
-
-			/* learned: the gradient goes back through the padding */
-			if (bias.rg) {
-				bias = oom_op_expand_copy(t, bias, m, w);
-			} else {
-				struct oom_val padded = oom_new(t, "padded bias", m, w,
-								(enum oom_dtype)q.dt);
-
-				oom_done(t, bias);
-				bias = padded;
-			}
-		}
-	}
+	if (!oom_is_none(mask))
+		bias = aligned_bias(t, mask, (enum oom_dtype)q.dt, a);
 	if (rg) {
 		n = attention_node(t, OOM_NODE_EFFICIENT, q, k, v, a);
 		if (!oom_is_none(bias)) {

@@ -70,35 +70,50 @@ static struct oom_val standardized(struct oom_tape *t, struct oom_val w, uint64_
 	return y;
 }
 
+/* What of a convolution is computed from its descriptor. */
+struct kernel {
+	uint64_t w, groups;             /* the kernel's width */
+	uint64_t map_h, map_w, n;       /* the map it makes: sides and elements */
+};
+
+/* False: it cannot be; what is wrong is said. */
+static bool kernel_of(struct oom_tape *t, const char *name, const struct oom_map *m, const struct oom_conv *c,
+		      struct kernel *k)
+{
+	const uint64_t pw = c->kernel_w ? c->pad_w : c->pad, stride = c->stride ? c->stride : 1,
+		       sw = c->stride_w ? c->stride_w : stride, dilation = c->dilation ? c->dilation : 1;
+
+	*k = (struct kernel){.w = c->kernel_w ? c->kernel_w : c->kernel, .groups = c->groups ? c->groups : 1};
+	k->map_h = side_of(m->h, c->kernel, stride, c->pad, dilation);
+	k->map_w = side_of(m->w, k->w, sw, pw, dilation);
+	if (!size_of(t, name, c->out, k->map_h, k->map_w, &k->n))
+		return false;
+	if (m->c % k->groups || c->out % k->groups) {
+		oom_tape_fail(t, OOM_ERR_INVALID,
+			      "%s: %llu channels do not divide into %llu groups", name,
+			      (unsigned long long)(m->c % k->groups ? m->c : c->out),
+			      (unsigned long long)k->groups);
+		return false;
+	}
+	return true;
+}
+
 /* With an input laid out channels last, so is the weight's gradient: AccumulateGrad copies it into
  * the weight's own layout (torch/csrc/autograd/utils/grad_layout_contract.h), where the two
  * differ: not for 1 x 1 kernels, nor single channels. */
 struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m,
 			  const struct oom_conv *c)
 {
-	const uint64_t kw = c->kernel_w ? c->kernel_w : c->kernel,
-		       pw = c->kernel_w ? c->pad_w : c->pad;
-	const uint64_t stride = c->stride ? c->stride : 1, sw = c->stride_w ? c->stride_w : stride;
-	const uint64_t dilation = c->dilation ? c->dilation : 1, groups = c->groups ? c->groups : 1;
-	const uint64_t h = side_of(m.h, c->kernel, stride, c->pad, dilation);
-	const uint64_t w = side_of(m.w, kw, sw, pw, dilation);
 	const char *scope = t->scope;
 	struct oom_val weight, bias = oom_none(), x = m.x, y, arg, named;
-	uint64_t n;
+	struct kernel k;
 	bool rg;
 	int32_t node = -1;
 
-	if (!size_of(t, name, c->out, h, w, &n))
+	if (!kernel_of(t, name, &m, c, &k))
 		return m;
-	if (m.c % groups || c->out % groups) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
-			      "%s: %llu channels do not divide into %llu groups", name,
-			      (unsigned long long)(m.c % groups ? m.c : c->out),
-			      (unsigned long long)groups);
-		return m;
-	}
 	t->scope = name;
-	weight = oom_param(t, "weight", c->out * (m.c / groups) * c->kernel, kw, 0);
+	weight = oom_param(t, "weight", c->out * (m.c / k.groups) * c->kernel, k.w, 0);
 	oom_param_stacked(t, weight, c->kernel);
 	if (c->bias)
 		bias = oom_param(t, "bias", 0, c->out, 0);
@@ -119,13 +134,13 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 		oom_node_save(t, node, x);
 		oom_node_save(t, node, weight);
 		if (node >= 0)
-			t->nodes[node].turned = c->channels_last && c->kernel * kw > 1 &&
-					     m.c / groups > 1;
+			t->nodes[node].turned = c->channels_last && c->kernel * k.w > 1 &&
+					     m.c / k.groups > 1;
 	}
-	y = oom_new(t, "convolution", t->m_b, (struct oom_dim){n, NULL}, (enum oom_dtype)x.dt);
+	y = oom_new(t, "convolution", t->m_b, (struct oom_dim){k.n, NULL}, (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, node, 0, y);
-	oom_tape_flops(t, t->m_b, 2.0 * (double)n * (double)(m.c / groups * c->kernel * kw),
+	oom_tape_flops(t, t->m_b, 2.0 * (double)k.n * (double)(m.c / k.groups * c->kernel * k.w),
 		       (enum oom_dtype)x.dt);
 	oom_done(t, x);
 	oom_done(t, weight);
@@ -133,7 +148,7 @@ struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m
 	oom_drop(t, named);
 	oom_drop(t, arg);
 	t->scope = scope;
-	return (struct oom_map){y, c->out, h, w};
+	return (struct oom_map){y, c->out, k.map_h, k.map_w};
 }
 
 /* Weight and bias, and stats numbers of the batch kept for backward. */

@@ -16,6 +16,10 @@ struct oom_box_view {
 	const struct oom_box_query *query;
 };
 
+/* box_lists.c: reads the bundled list (unless own_only and there are others) and `lists`; whether every name of
+ * --provider (NULL: none) is in them, as nobody's machines are no answer.  The exit status, 0 where all is well. */
+int oom_box_offers(const struct oom_list *lists, bool own_only, struct oom_offers *o);
+int oom_box_providers(const char *names, const struct oom_offers *o);
 /* report_quote.c: rows of days and dollars, the front of both, what was reckoned with */
 void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_box *items,
 		    size_t from, size_t to);

@@ -20,47 +20,6 @@ struct args {
 	int64_t top, max_nodes;         /* 0: not given */
 };
 
-static int read_offers(const struct args *a, struct oom_offers *o)
-{
-	struct oom_error err = {{0}};
-	enum oom_status st = a->lists.n && a->own_only ? OOM_OK : oom_offers_load(o, &err);
-
-	for (size_t i = 0; !st && i < a->lists.n; i++)
-		st = oom_offers_read(o, a->lists.items[i], &err);
-	for (size_t i = 0; !st && i < o->n; i++) {
-		oom_scrub(o->items[i].provider);
-		oom_scrub(o->items[i].instance);
-		oom_scrub(o->items[i].region);
-		oom_scrub(o->items[i].gpu_name);
-	}
-	return st ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : 0;
-}
-
-/* Every name of --provider is one of the lists': nobody's machines are no answer. */
-static int known_providers(const char *names, const struct oom_offers *o)
-{
-	enum { MOST = 64 };
-	const char *known[MOST + 1] = {NULL};
-	struct oom_error err = {{0}};
-	size_t n = 0;
-
-	for (size_t i = 0; i < o->n && n < MOST; i++)
-		if (oom_word_index(o->items[i].provider, known) < 0)
-			known[n++] = o->items[i].provider;
-	for (const char *at = names; at && n < MOST; at = *at ? at + 1 : NULL) {
-		char name[sizeof(o->items->provider)];
-		const size_t len = strcspn(at, ",");
-
-		snprintf(name, sizeof(name), "%.*s", (int)(len < sizeof(name) ? len : sizeof(name) - 1), at);
-		at += len;
-		if (oom_word_index(name, known) < 0) {
-			oom_word_unknown("--provider", name, known, &err);
-			return oom_complain(OOM_EXIT_USAGE, "%s", err.text);
-		}
-	}
-	return 0;
-}
-
 /* A positive number and one of the units behind it. */
 struct scale {
 	const char *unit;
@@ -189,6 +148,30 @@ static int show(const struct args *a, const struct oom_target *t, const struct o
 	return code;
 }
 
+/* Looks for boxes, shows them, and writes what was asked for of the first. */
+static int price_and_show(struct oom_job *job, struct oom_target *t, const struct oom_offers *offers,
+		  const struct oom_box_query *q, struct oom_box_view *view)
+{
+	const struct args *a = (const struct args *)job;
+	struct oom_error err = {{0}};
+	struct oom_boxes b;
+	int code;
+	const enum oom_status st = oom_boxes_find(offers, t->model, &t->q.plan, q, &b, &err);
+
+	if (st)
+		return oom_failed(st, &err);
+	code = show(a, t, offers, &b, view);
+	if (!code && a->plot && oom_quote_svg(a->plot, offers, &b, q, &err))
+		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	if (!code)
+		code = b.fitting && !b.items[0].late && !b.items[0].over_budget ? OOM_EXIT_FITS :
+										  OOM_EXIT_DOES_NOT_FIT;
+	if (b.fitting && job->emit.n)
+		code = oom_emit_box(job, offers, &b.items[0], a->spot, code);
+	oom_boxes_release(&b);
+	return code;
+}
+
 static int run(struct oom_job *job)
 {
 	const struct args *a = (const struct args *)job;
@@ -205,10 +188,8 @@ static int run(struct oom_job *job)
 	struct oom_box_view view = {a->tokens, 0, a->top ? a->top : 12, NULL};
 	struct oom_offers offers = {0};
 	struct oom_error err = {{0}};
-	struct oom_boxes b;
 	struct oom_target t;
 	const char *gpu = job->gpu;
-	enum oom_status st;
 	int code = oom_emit_check(job);
 
 	if (!code)
@@ -229,23 +210,11 @@ static int run(struct oom_job *job)
 	q.calibration = t.q.calibration;
 	q.by_kind = t.q.by_kind;
 	q.confidence = t.q.confidence;
-	code = read_offers(a, &offers);
+	code = oom_box_offers(&a->lists, a->own_only, &offers);
 	if (!code)
-		code = known_providers(a->providers, &offers);
-	if (!code && (st = oom_boxes_find(&offers, t.model, &t.q.plan, &q, &b, &err))) {
-		code = oom_failed(st, &err);
-	} else if (!code) {
-		code = show(a, &t, &offers, &b, &view);
-		if (!code && a->plot && oom_quote_svg(a->plot, &offers, &b, &q, &err))
-			code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-		if (!code)
-			code = b.fitting && !b.items[0].late && !b.items[0].over_budget ?
-				       OOM_EXIT_FITS :
-				       OOM_EXIT_DOES_NOT_FIT;
-		if (b.fitting && job->emit.n)
-			code = oom_emit_box(job, &offers, &b.items[0], a->spot, code);
-		oom_boxes_release(&b);
-	}
+		code = oom_box_providers(a->providers, &offers);
+	if (!code)
+		code = price_and_show(job, &t, &offers, &q, &view);
 	oom_offers_release(&offers);
 	oom_target_close(&t);
 	return code;
