@@ -16,7 +16,7 @@ static struct oom_megatron launch(const char *const *words)
 	return m;
 }
 
-static double rows_of(const struct oom_mg_rank *r, enum oom_mg_row_kind kind)
+static inline double rows_of(const struct oom_mg_rank *r, enum oom_mg_row_kind kind)
 {
 	double sum = 0;
 

@@ -1,5 +1,5 @@
 /* Storages, parameters and buffers of a tape, call by call: references, scratch, what autocast casts and keeps, what a policy
- * of selective checkpointing keeps, the records of equal layers. */
+ * of selective checkpointing keeps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,46 +12,7 @@
 #include "oomplan/option.h"
 #include "ops/ops.h"
 #include "tape/tape.h"
-
-static struct oom_plan plan;
-
-static struct oom_tape *tape(const char *words)
-{
-	struct oom_tape *t = calloc(1, sizeof(*t));
-	struct oom_error err = {{0}};
-	char copy[200], *at = NULL;
-
-	assert_non_null(t);
-	plan = oom_plan_default();
-	plan.precision = OOM_FP32;
-	strncpy(copy, words, sizeof(copy) - 1);
-	copy[sizeof(copy) - 1] = 0;
-	for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
-		char *value = strchr(w, '=');
-
-		*value++ = 0;
-		if (oom_plan_set(&plan, oom_knob_find(w), value, &err))
-			fail_msg("%s", err.text);
-	}
-	oom_tape_reset(t, NULL, &plan);
-	t->val_b = 2;
-	t->val_s = t->val_t = 64;
-	t->grad = true;
-	t->scope = "module";
-	return t;
-}
-
-static void drop(struct oom_tape *t)
-{
-	assert_int_equal(t->status, OOM_OK);
-	oom_tape_release(t);
-	free(t);
-}
-
-static struct oom_val tensor(struct oom_tape *t)
-{
-	return oom_new(t, "x", t->m_bs, D(64), OOM_F32);
-}
+#include "recorded_tape.h"
 
 /* ---- references ---- */
 
@@ -332,72 +293,6 @@ static void what_is_cast_anew(void **state)
 	drop(t);
 }
 
-/* ---- layers ---- */
-
-static struct oom_val silu(struct oom_tape *t, const void *ctx, uint32_t layer, struct oom_val x)
-{
-	(void)ctx;
-	(void)layer;
-	oom_param(t, "weight", 3, 5, 0);
-	return oom_op_unary(t, OOM_SILU, oom_share(t, x));
-}
-
-/* Equal layers are recorded three times: first, middle, last; the middle one stands for the others.  Where each is wanted,
- * each is recorded. */
-static void equal_layers_are_three(void **state)
-{
-	static const int nothing;
-	static const struct {
-		uint32_t layers;
-		bool expand;
-		size_t units;
-		uint16_t middle;
-	} cases[] = {
-		{1, false, 1, 0}, {2, false, 2, 0}, {3, false, 3, 1}, {4, false, 3, 2}, {100, false, 3, 98}, {1, true, 1, 0},
-		{10, true, 10, 1},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct oom_tape *t = tape("");
-		struct oom_val x;
-		uint64_t layers = 0;
-
-		t->expand = cases[i].expand;
-		x = oom_layers(t, cases[i].layers, NULL, silu, &nothing, tensor(t));
-		assert_int_equal(t->n_units, cases[i].units);
-		assert_int_equal(t->n_params, cases[i].units);
-		for (size_t k = 0; k < t->n_units; k++)
-			layers += t->units[k].mult;
-		assert_int_equal(layers, cases[i].layers);
-		if (cases[i].middle)
-			assert_int_equal(t->units[1].mult, cases[i].middle);
-		oom_drop(t, x);
-		oom_tape_reset(t, NULL, &plan);
-		drop(t);
-	}
-}
-
-/* Layers of kinds in turn are recorded by kind, however many of each there are. */
-static void kinds_in_turn(void **state)
-{
-	static const int nothing;
-	uint8_t kind[40];
-	struct oom_tape *t = tape("");
-	uint64_t layers = 0;
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(kind); i++)
-		kind[i] = i % 4 == 3;
-	oom_drop(t, oom_layers(t, sizeof(kind), kind, silu, &nothing, tensor(t)));
-	for (size_t k = 0; k < t->n_units; k++)
-		layers += t->units[k].mult;
-	assert_int_equal(layers, sizeof(kind));
-	assert_true(t->n_units < 20);
-	oom_tape_reset(t, NULL, &plan);
-	drop(t);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,8 +309,7 @@ int main(void)
 		cmocka_unit_test(policies),
 		cmocka_unit_test(a_trained_weight_is_cast_once),
 		cmocka_unit_test(what_is_cast_anew),
-		cmocka_unit_test(equal_layers_are_three),
-		cmocka_unit_test(kinds_in_turn),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,204 @@
+/* What engines make of the types of weights, gradients and states: bytes of whole evaluations. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+/* cmocka wants the four above */
+#include <cmocka.h>
+
+#include "oomplan/engine.h"
+#include "oomplan/rules.h"
+#include "step/engines.h"
+#include "step/pass.h"
+
+static struct oom_eval eval_of(const char *name, const struct oom_plan *p)
+{
+	struct oom_keys keys = {0};
+	struct oom_model *m = NULL;
+	struct oom_error err = {{0}};
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct oom_eval e;
+
+	assert_int_equal(oom_keys_read_model(&keys, name, &err), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	if (oom_evaluate(ev, m, p, OOM_EVAL_FAST, &e, &err))
+		fail_msg("%s", err.text);
+	oom_evaluator_free(ev);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+	return e;
+}
+
+static uint64_t peak_of(const char *name, const struct oom_plan *p)
+{
+	return eval_of(name, p).overall_peak;
+}
+
+/* bf16.enabled is module.bfloat16() and an fp32 master (deepspeed/runtime/engine.py), whatever the word
+ * of the plan; autocast over fp32 weights is asked for apart. */
+static void test_deepspeed_mixed_precision(void **state)
+{
+	struct oom_plan p = oom_plan_default(), half;
+
+	(void)state;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.gpus = 4;
+	for (p.zero_stage = 1; p.zero_stage <= 3; p.zero_stage++) {
+		half = p;
+		p.precision = OOM_AMP_BF16;
+		half.precision = OOM_BF16;
+		assert_int_equal(peak_of("GPT-2", &p), peak_of("GPT-2", &half));
+		p.precision = OOM_AMP_FP16;
+		half.precision = OOM_FP16;
+		assert_int_equal(peak_of("GPT-2", &p), peak_of("GPT-2", &half));
+		p.torch_autocast = OOM_AUTOCAST_TRUE;
+		assert_true(peak_of("GPT-2", &p) > peak_of("GPT-2", &half));
+		p.torch_autocast = OOM_AUTOCAST_AUTO;
+	}
+}
+
+/* torchtune's adapters have the recipe's type, its AdamW two states of it (recipes/lora_finetune_single_device.py), and
+ * fp32 stays fp32. */
+static void test_torchtune_adapters(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+
+	(void)state;
+	p.engine = OOM_ENGINE_TORCHTUNE;
+	p.precision = OOM_BF16;
+	p.lora_r = 8;
+	strcpy(p.lora_targets, "q_proj+v_proj");
+	e = eval_of("Llama-3.2-1B", &p);
+	assert_in_range(e.opt_bytes, 4 * e.trainable_params, 4 * e.trainable_params + 4096);
+	/* on a 4-bit base as well, where PEFT's would be fp32 (modules/peft/lora.py: to_nf4 of the weight alone) */
+	p.qlora = true;
+	e = eval_of("Llama-3.2-1B", &p);
+	assert_in_range(e.opt_bytes, 4 * e.trainable_params, 4 * e.trainable_params + 4096);
+	p.qlora = false;
+	p.precision = OOM_FP32;
+	oom_engine_respell(&p);
+	assert_int_equal(p.precision, OOM_FP32);
+}
+
+/* Compiled, a part's loss keeps its 16-bit logits, where else fp32 log-probabilities wait: 2 of 4 bytes each. */
+static void test_compiled_chunks(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	uint64_t eager, compiled;
+
+	(void)state;
+	p.engine = OOM_ENGINE_TORCHTUNE;
+	p.precision = OOM_BF16;
+	p.fused_ce = OOM_LOSS_CHUNKED;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	p.lora_r = 8;
+	strcpy(p.lora_targets, "q_proj+v_proj");
+	p.micro_batch = 2;
+	p.seq_len = 4096;
+	eager = eval_of("Llama-3.2-1B", &p).overall_peak;
+	p.compile = 1;
+	compiled = eval_of("Llama-3.2-1B", &p).overall_peak;
+	assert_true(eager - compiled >= (uint64_t)2 * 8192 * 128256);
+}
+
+static void assert_close_to(uint64_t got, double want, double slack)
+{
+	if ((double)got < want - slack || (double)got > want + slack)
+		fail_msg("%llu bytes, expected %.0f", (unsigned long long)got, want);
+}
+
+/* data_types.grad_accum_dtype fp32 over 16-bit weights, of GPT-2's 124,439,808 elements on four ranks, by
+ * hand from deepspeed/runtime: in stage 1 bf16_optimizer.py's flat buffer of 4 bytes per element, whole and
+ * for good, of which the step's gradient is a view (without it: a cast of a quarter); in fp16
+ * param.grad_accum in 4 bytes for .grad's 2; in stage 2 nothing more; in stage 3 a part of 4 bytes for 2,
+ * and in the backward what a bucket was reduced to, cast (5e8 elements: all of the rank's part). */
+static void test_fp32_grad_accum(void **state)
+{
+	enum { N = 124439808, SLACK = 64 << 10 };       /* blocks of 512 bytes, of 148 tensors */
+	struct oom_plan p = oom_plan_default(), wide;
+	struct oom_eval a, b;
+
+	(void)state;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.precision = OOM_BF16;
+	p.gpus = 4;
+	p.zero_stage = 1;
+	wide = p;
+	wide.fp32_grads = 1;
+	a = eval_of("GPT-2", &p);
+	b = eval_of("GPT-2", &wide);
+	assert_close_to(b.end[OOM_PHASE_OPT2] - a.end[OOM_PHASE_OPT2], 4.0 * N, SLACK);
+	assert_close_to(b.peak[OOM_PHASE_OPT2] - a.peak[OOM_PHASE_OPT2], 3.0 * N, SLACK);
+	assert_close_to(b.peak[OOM_PHASE_BWD2] - a.peak[OOM_PHASE_BWD2], 4.0 * N, SLACK);
+
+	p.precision = wide.precision = OOM_FP16;
+	a = eval_of("GPT-2", &p);
+	b = eval_of("GPT-2", &wide);
+	assert_close_to(b.end[OOM_PHASE_BWD1] - a.end[OOM_PHASE_BWD1], 2.0 * N, SLACK);
+	assert_int_equal(b.end[OOM_PHASE_OPT2], a.end[OOM_PHASE_OPT2]);
+
+	p.zero_stage = wide.zero_stage = 2;
+	assert_int_equal(peak_of("GPT-2", &p), peak_of("GPT-2", &wide));
+
+	p.zero_stage = wide.zero_stage = 3;
+	a = eval_of("GPT-2", &p);
+	b = eval_of("GPT-2", &wide);
+	assert_close_to(b.end[OOM_PHASE_OPT2] - a.end[OOM_PHASE_OPT2], 0.5 * N, SLACK);
+	assert_close_to(b.peak[OOM_PHASE_BWD1] - a.peak[OOM_PHASE_BWD1], 1.5 * N, SLACK);
+
+	p.precision = wide.precision = OOM_FP32;
+	assert_int_equal(peak_of("GPT-2", &p), peak_of("GPT-2", &wide));
+}
+
+/* fp16 takes the bytes that bf16 does: frozen weights, fp32 adapters, autocast copies. */
+static void test_fp16_under_adapters(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	uint64_t bf16;
+
+	(void)state;
+	p.lora_r = 8;
+	strcpy(p.lora_targets, "all-linear");
+	p.precision = OOM_BF16_AMP;
+	bf16 = peak_of("SmolLM2-135M", &p);
+	p.precision = OOM_FP16_AMP;
+	assert_int_equal(peak_of("SmolLM2-135M", &p), bf16);
+}
+
+/* Published: a full fine-tuning of Llama 3.1 8B takes 18.9 GiB on one card in torchtune's recipe: bf16,
+ * paged 8-bit AdamW stepped in the backward pass, checkpointing (torchtune README, memory table).
+ * Weights alone are 14.96 GiB; without the hook its gradients are as much again. */
+static void test_step_in_backward(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	const double gib = 1073741824.0;
+	double with, without;
+
+	(void)state;
+	p.precision = OOM_BF16;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	p.micro_batch = 1;
+	p.seq_len = 2048;
+	assert_int_equal(oom_plan_set(&p, oom_knob_find("optimizer"), "paged-adamw-8bit", NULL), OOM_OK);
+	without = (double)peak_of("Llama-3.1-8B", &p) / gib;
+	p.step_in_backward = 1;
+	with = (double)peak_of("Llama-3.1-8B", &p) / gib;
+	assert_true(without > 14.96 * 2);
+	assert_true(with > 17 && with < 20.5);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_torchtune_adapters),
+		cmocka_unit_test(test_compiled_chunks),
+		cmocka_unit_test(test_deepspeed_mixed_precision),
+		cmocka_unit_test(test_fp32_grad_accum),
+		cmocka_unit_test(test_fp16_under_adapters),
+		cmocka_unit_test(test_step_in_backward),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
