@@ -28,7 +28,7 @@ static enum oom_status price(const char *json, const struct oom_plan *p, struct 
 	return st;
 }
 
-static struct oom_eval must(const char *json, const struct oom_plan *p)
+static inline struct oom_eval must(const char *json, const struct oom_plan *p)
 {
 	struct oom_error err = {{0}};
 	struct oom_eval e;

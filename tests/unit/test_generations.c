@@ -360,52 +360,6 @@ static void adapters_before_011(void **state)
 	assert_int_equal(now.trainable_params, 2 * 8 * (4096 + 4096));
 }
 
-/* offload_gradients=True: after the backward the card holds weights alone, and no phase needs more
- * than before.  Qwen's norms and biases (896 elements and fewer) are stepped on the card: their
- * gradients stay, their two moments and a counter of the fused kernel's come. */
-static void streamed(struct oom_plan *p, const struct oom_eval *whole)
-{
-	struct oom_eval e, small;
-
-	p->offload_gradients = 1;
-	e = must(MISTRAL(4), p);
-	assert_int_equal(whole->end[OOM_PHASE_BWD2] - e.end[OOM_PHASE_BWD2], whole->grad_bytes);
-	for (int i = 0; i < OOM_PHASES; i++)
-		assert_true(e.peak[i] <= whole->peak[i]);
-	assert_int_equal(e.host_pinned_bytes, whole->host_pinned_bytes);
-	small = must(QWEN, p);
-	/* 24 layers: two norms of 896 elements, biases of 896, 128 and 128; the last norm.  Blocks of
-	 * 512 bytes: 2048 of 896 elements, 512 of 128. */
-	assert_int_equal(small.end[OOM_PHASE_BWD2] - small.end[OOM_PHASE_LOAD] - small.input_bytes,
-			 (24 * (3 * 2048 + 2 * 512) + 2048) * 3 + 512 * (24 * 5 + 1));
-	p->offload_gradients = 0;
-}
-
-/* torchao's CPUOffloadOptimizer on one GPU: the states are gone from the card, weights and gradients
- * are not; a pinned copy of both is on the host.  ZeRO-3 on one GPU divides nothing. */
-static void one_gpu_runs_what_many_do(void **state)
-{
-	struct oom_plan p = oom_plan_default();
-	struct oom_eval here, away, zero;
-
-	(void)state;
-	p.precision = OOM_BF16;
-	here = must(MISTRAL(4), &p);
-	p.offload_optimizer = OOM_OFFLOAD_CPU;
-	away = must(MISTRAL(4), &p);
-	assert_true(here.end[OOM_PHASE_OPT2] - away.end[OOM_PHASE_OPT2] - here.opt_bytes < 512 * 200);
-	assert_int_equal(away.host_pinned_bytes, 2 * 2 * away.total_params);
-	/* all states but those of norms (4096 elements and more leave, Mistral's norms too) */
-	assert_true(away.host_pageable_bytes - here.opt_bytes < 512 * 200);
-	streamed(&p, &away);
-	p.offload_optimizer = OOM_OFFLOAD_NONE;
-	p.engine = OOM_ENGINE_DEEPSPEED;
-	p.zero_stage = 3;
-	zero = must(MISTRAL(4), &p);
-	/* 2 + 2 of weights and gradients, 4 + 8 of master and moments */
-	assert_true(zero.end[OOM_PHASE_OPT2] >= 16 * zero.total_params);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -422,7 +376,6 @@ int main(void)
 		cmocka_unit_test(types_of_adapters),
 		cmocka_unit_test(heads_of_t5),
 		cmocka_unit_test(adapters_before_011),
-		cmocka_unit_test(one_gpu_runs_what_many_do),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
