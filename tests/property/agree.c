@@ -4,20 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
-#include "oomplan/answer.h"
-#include "oomplan/runs.h"
-#include "oomplan/sweep.h"
-#include "question.h"
+#include "agree.h"
 
 const char *oomplan;
 
 /* ---- what estimate says ---- */
 
-static struct oom_question asked(const struct subject *s, const struct question *q)
+struct oom_question agree_asked(const struct subject *s, const struct question *q)
 {
 	struct oom_question o = oom_question_default();
 
@@ -35,7 +31,7 @@ static void be_sure(struct oom_question *o, uint64_t luck, const struct oom_cali
 	o->confidence = luck % 3 ? 0.5 + (double)(luck / 3 % 49) / 100 : 0;
 }
 
-static bool estimate(const struct subject *s, struct oom_question *o, struct oom_judged *out)
+bool agree_estimate(const struct subject *s, struct oom_question *o, struct oom_judged *out)
 {
 	struct oom_error err = {""};
 
@@ -43,7 +39,7 @@ static bool estimate(const struct subject *s, struct oom_question *o, struct oom
 	return !oom_answer_as_asked(s->ev, o, out, &err);
 }
 
-static enum finding same(const char *who, uint64_t used, bool fits, const struct oom_judged *truth,
+enum finding agree_same(const char *who, uint64_t used, bool fits, const struct oom_judged *truth,
 			 char *words, size_t size)
 {
 	if (used == truth->eval.used_bytes && fits == truth->fits_gpu)
@@ -62,8 +58,8 @@ static enum finding same_plan(const struct subject *s, const struct oom_question
 	struct oom_judged j;
 
 	other.plan = *p;
-	if (estimate(s, &other, &j))
-		return same(who, used, fits, &j, words, size);
+	if (agree_estimate(s, &other, &j))
+		return agree_same(who, used, fits, &j, words, size);
 	snprintf(words, size, "%s gives a plan that estimate refuses", who);
 	return BROKEN;
 }
@@ -72,13 +68,13 @@ static enum finding same_plan(const struct subject *s, const struct oom_question
 
 static enum finding judge(const struct subject *s, const struct question *q, char *words, size_t size)
 {
-	struct oom_question o = asked(s, q);
+	struct oom_question o = agree_asked(s, q);
 	struct oom_error err = {""};
 	struct oom_judged truth;
 	struct oom_eval e;
 	bool fits, replayed;
 
-	if (!estimate(s, &o, &truth) ||
+	if (!agree_estimate(s, &o, &truth) ||
 	    oom_judge(s->ev, s->model, &truth.plan, o.capacity_bytes, 0, &e, &fits, &err) ||
 	    oom_judge(s->ev, s->model, &truth.plan, o.capacity_bytes, OOM_EVAL_REPLAY, &e, &replayed,
 		      &err))
@@ -89,7 +85,7 @@ static enum finding judge(const struct subject *s, const struct question *q, cha
 	}
 	/* the judge speaks of the step; the run's evaluation is asked for apart */
 	fits = fits && oom_evaluation_fits(s->ev, s->model, &truth.plan, o.capacity_bytes);
-	return same("judge", e.used_bytes, fits, &truth, words, size);
+	return agree_same("judge", e.used_bytes, fits, &truth, words, size);
 }
 
 static enum finding searched(const struct subject *s, const struct oom_question *o,
@@ -114,7 +110,7 @@ static enum finding searched(const struct subject *s, const struct oom_question 
 
 static enum finding planned(const struct subject *s, const struct question *q, char *words, size_t size)
 {
-	struct oom_question o = asked(s, q);
+	struct oom_question o = agree_asked(s, q);
 	struct oom_answer *a = malloc(sizeof(*a));
 	struct oom_error err = {""};
 	struct oom_calibration c;
@@ -123,8 +119,8 @@ static enum finding planned(const struct subject *s, const struct question *q, c
 
 	if (!oom_calibration_default(&c, &err))
 		be_sure(&o, q->luck, &c);
-	if (a && estimate(s, &o, &truth) && !oom_answer(s->ev, &o, a, &err)) {
-		found = same("plan, as asked", a->as_asked.eval.used_bytes, a->as_asked.fits_gpu, &truth,
+	if (a && agree_estimate(s, &o, &truth) && !oom_answer(s->ev, &o, a, &err)) {
+		found = agree_same("plan, as asked", a->as_asked.eval.used_bytes, a->as_asked.fits_gpu, &truth,
 			     words, size);
 		if (found == HOLDS)
 			found = same_plan(s, &o, "the ladder", &a->ladder.plan, a->ladder.eval.used_bytes,
@@ -144,7 +140,7 @@ static enum finding solved_by(const struct subject *s, const struct question *q,
 {
 	static const char *const knobs[] = {"seq-len", "micro-batch", "num-layers", "gpus", "lora-r"};
 	const char *knob = knobs[q->luck % 5];
-	struct oom_question o = asked(s, q);
+	struct oom_question o = agree_asked(s, q);
 	struct oom_calibration c;
 	struct oom_error err = {""};
 	struct oom_solution found;
@@ -162,7 +158,7 @@ static enum finding solved(const struct subject *s, const struct question *q, ch
 {
 	static const char *const knobs[] = {"micro-batch", "seq-len", "gpus", "lora-r", "num-layers"};
 	const char *knob = knobs[q->luck % 5];
-	struct oom_question o = asked(s, q);
+	struct oom_question o = agree_asked(s, q);
 	struct oom_error err = {""};
 	struct oom_solution found;
 	struct oom_judged truth;
@@ -183,7 +179,7 @@ static enum finding solved(const struct subject *s, const struct question *q, ch
 		return HOLDS;           /* nodes follow, in solve's own way */
 	}
 	o.plan = p;
-	if (!estimate(s, &o, &truth)) {
+	if (!agree_estimate(s, &o, &truth)) {
 		snprintf(words, size, "the solution's neighbour is a plan that estimate refuses");
 		return BROKEN;
 	}
@@ -191,176 +187,7 @@ static enum finding solved(const struct subject *s, const struct question *q, ch
 	if (found.neighbour_evaluates && !truth.fits_gpu && !truth.eval_fits &&
 	    truth.eval_used_bytes == found.neighbour_bytes)
 		return HOLDS;
-	return same("the solution's neighbour", found.neighbour_bytes, false, &truth, words, size);
-}
-
-/* ---- tables ---- */
-
-/* The plan as a table of one column of cards: the text, which is the caller's to free; NULL: words say why. */
-static char *table_of(const struct subject *s, const struct oom_plan *p, const char *cards,
-		      const char *columns, char *words, size_t size)
-{
-	const struct oom_sweep_options options = {.threads = 1};
-	struct oom_sweep *sweep = oom_sweep_new(p);
-	struct oom_error err = {""};
-	char axis[200], *text = NULL;
-	size_t length;
-	uint64_t rows;
-	FILE *out = open_memstream(&text, &length);
-	enum oom_status st = sweep && out ? OOM_OK : OOM_ERR_MEMORY;
-
-	snprintf(axis, sizeof(axis), "model=%s", s->path);
-	st = st ? st : oom_sweep_axis(sweep, axis, &err);
-	snprintf(axis, sizeof(axis), "gpu=%s", cards);
-	st = st ? st : oom_sweep_axis(sweep, axis, &err);
-	st = st ? st : oom_sweep_columns(sweep, columns, &err);
-	st = st ? st : oom_sweep_run(sweep, &options, out, &rows, &err);
-	if (out)
-		fclose(out);
-	oom_sweep_free(sweep);
-	if (!st)
-		return text;
-	snprintf(words, size, "sweep: %.300s", err.text);
-	free(text);
-	return NULL;
-}
-
-/* The row behind `line`, which moves on to it. */
-static enum finding row_says(const char **line, const struct oom_judged *truth, char *words, size_t size)
-{
-	unsigned long long used;
-	int fits;
-
-	*line = strchr(*line, '\n');
-	if (*line && sscanf(++*line, "%d,%llu", &fits, &used) == 2)
-		return same("sweep", used, fits, truth, words, size);
-	snprintf(words, size, "sweep: %.300s", *line ? *line : "no row");
-	return BROKEN;
-}
-
-static enum finding swept(const struct subject *s, const struct question *q, char *words, size_t size)
-{
-	struct oom_question o = asked(s, q);
-	struct oom_judged truth;
-	enum finding found;
-	const char *line;
-	char *text;
-
-	if (!estimate(s, &o, &truth))
-		return SILENT;
-	line = text = table_of(s, &o.plan, q->gpu->name, "fits,used_bytes", words, size);
-	found = text ? row_says(&line, &truth, words, size) : BROKEN;
-	free(text);
-	return found;
-}
-
-/* What files leave to the card is asked of each card of a table, be it a cheap one or one of verdicts. */
-static enum finding swept_by_card(const struct subject *s, const struct question *q, char *words, size_t size)
-{
-	static const int64_t halves[] = {OOM_BF16, OOM_AMP_BF16, OOM_BF16_AMP};
-	static const char *const cards[] = {"RTX-4090", "T4", "A10G", "V100-SXM2-32GB"};
-	const struct oom_question o = asked(s, q);
-	struct oom_gpus table = {0};
-	struct oom_plan p = o.plan;
-	enum finding found = HOLDS;
-	const char *line, *cheap;
-	char *text, *cheap_text, word[32] = "", is[OOM_VALUE_SIZE];
-
-	p.precision = halves[q->luck % 3];
-	p.precision_by_card = 1;
-	line = text = table_of(s, &p, "RTX-4090,T4,A10G,V100-SXM2-32GB", "fits,used_bytes", words, size);
-	cheap = cheap_text = table_of(s, &p, "RTX-4090,T4,A10G,V100-SXM2-32GB", "precision", words, size);
-	if (!text || !cheap || oom_gpus_load(&table, NULL))
-		found = BROKEN;
-	for (size_t i = 0; i < 4 && found == HOLDS; i++) {
-		struct oom_question here = o;
-		struct oom_judged truth;
-		struct oom_gpu card;
-
-		here.plan = p;
-		here.gpu = oom_gpu_find(&table, cards[i], &card, NULL, NULL) ? NULL : &card;
-		if (!estimate(s, &here, &truth)) {
-			found = SILENT;
-			break;
-		}
-		found = row_says(&line, &truth, words, size);
-		cheap = strchr(cheap, '\n');
-		oom_plan_get(&here.plan, oom_knob_find("precision"), is, sizeof(is));
-		if (found == HOLDS && (!cheap || sscanf(++cheap, "%31s", word) != 1 || strcmp(word, is))) {
-			snprintf(words, size, "sweep: %s on %s, estimate %s", word, cards[i], is);
-			found = BROKEN;
-		}
-	}
-	oom_gpus_release(&table);
-	free(text);
-	free(cheap_text);
-	return found;
-}
-
-/* The cell under a column's name; "" without one. */
-static const char *cell(const char *table, const char *column)
-{
-	static char text[400];
-	const char *row = strchr(table, '\n'), *at = strstr(table, column);
-
-	text[0] = 0;
-	if (!row || !at || at > row)
-		return text;
-	row++;
-	for (const char *c = table; row && c < at; c++)
-		if (*c == ',' && (row = strchr(row, ',')) != NULL)
-			row++;
-	if (row)
-		snprintf(text, sizeof(text), "%.*s", (int)strcspn(row, ",\n"), row);
-	return text;
-}
-
-/* A column for every knob that was set. */
-static bool write_run(FILE *to, const struct subject *s, const struct question *q)
-{
-	fputs("model", to);
-	for (size_t i = 0; i < q->n; i++)
-		fprintf(to, ",%s", q->set[i].knob->column);
-	fprintf(to, "\n%s", s->path);
-	for (size_t i = 0; i < q->n; i++)
-		fprintf(to, ",%s", q->set[i].word);
-	fputc('\n', to);
-	return !fflush(to);
-}
-
-/* The plan as a runs file of one row, on no card: on one a row is a run that was made there, which knows of no
- * margin. */
-static enum finding listed(const struct subject *s, const struct question *q, char *words, size_t size)
-{
-	struct oom_question o = asked(s, q);
-	char path[] = "/tmp/oomplan-property-XXXXXX.csv", *text = NULL;
-	const int fd = mkstemps(path, 4);
-	FILE *in = fd < 0 ? NULL : fdopen(fd, "w"), *out;
-	struct oom_runs_report report;
-	struct oom_error err = {""};
-	struct oom_judged truth;
-	enum finding found = SILENT;
-	size_t length;
-
-	o.gpu = NULL;
-	out = open_memstream(&text, &length);
-	if (in && out && estimate(s, &o, &truth) && write_run(in, s, q)) {
-		const bool read = !oom_runs_price(path, NULL, out, &report, &err) && !fflush(out);
-
-		found = read && strtoull(cell(text, "pred_used_bytes"), NULL, 10) == truth.eval.used_bytes ? HOLDS :
-													   BROKEN;
-		if (found == BROKEN)
-			snprintf(words, size, "a runs file says %.20s bytes used, estimate %llu; %s",
-				 read ? cell(text, "pred_used_bytes") : "",
-				 (unsigned long long)truth.eval.used_bytes, err.text);
-	}
-	if (in)
-		fclose(in);
-	if (out)
-		fclose(out);
-	free(text);
-	unlink(path);
-	return found;
+	return agree_same("the solution's neighbour", found.neighbour_bytes, false, &truth, words, size);
 }
 
 /* ---- commands ---- */
@@ -408,7 +235,7 @@ static void command_of(const struct subject *s, const struct question *q, const 
 /* estimate and plan: what they print, what they return, and the library. */
 static enum finding commands(const struct subject *s, const struct question *q, char *words, size_t size)
 {
-	struct oom_question o = asked(s, q);
+	struct oom_question o = agree_asked(s, q);
 	struct oom_judged truth;
 	enum finding found = HOLDS;
 	char line[2000], *text;
@@ -416,7 +243,7 @@ static enum finding commands(const struct subject *s, const struct question *q, 
 	cJSON *json;
 	double used;
 
-	if (!estimate(s, &o, &truth))
+	if (!agree_estimate(s, &o, &truth))
 		return SILENT;
 	command_of(s, q, "estimate --json", line, sizeof(line));
 	text = run(line, &json_status);
@@ -445,9 +272,9 @@ const struct law agreements[] = {
 	{"plan, ladder, search and reasons say what estimate says", planned, 16},
 	{"solve's answer fits and its neighbour does not", solved, 4},
 	{"solve with exact changes, and by a calibration, fits", solved_by, 16},
-	{"sweep says what estimate says", swept, 4},
-	{"sweep asks each card whether it has bf16", swept_by_card, 8},
-	{"a runs file says what estimate says", listed, 4},
+	{"sweep says what estimate says", agree_swept, 4},
+	{"sweep asks each card whether it has bf16", agree_swept_by_card, 8},
+	{"a runs file says what estimate says", agree_listed, 4},
 	{"the command says what the library says", commands, 16},
 	{NULL, NULL, 0},
 };
