@@ -28,6 +28,18 @@ struct oom_conv {
 };
 struct oom_map oom_conv2d(struct oom_tape *t, const char *name, struct oom_map m,
 			  const struct oom_conv *c);
+/* nn.Conv1d over x of (frames x in): the result has mono frames of `out` channels.  groups 0:
+ * one. */
+struct oom_conv1d {
+	uint64_t in, out, kernel, groups;
+	bool bias;
+};
+struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_val x,
+			     const struct oom_conv1d *c, uint16_t mono);
+/* The length of a side that a kernel leaves, and the elements of a map, which are checked: false and an error where no
+ * image makes such a one. */
+uint64_t oom_map_side(uint64_t n, uint64_t kernel, uint64_t stride, uint64_t pad, uint64_t dilation);
+bool oom_map_elems(struct oom_tape *t, const char *name, uint64_t c, uint64_t h, uint64_t w, uint64_t *n);
 /* nn.BatchNorm2d with its buffers. */
 struct oom_map oom_batch_norm(struct oom_tape *t, const char *name, struct oom_map m);
 /* nn.GroupNorm. */

@@ -1,4 +1,4 @@
-/* Products with a weight: nn.Linear, tied heads, patches' convolutions as matrix products.  Batched products: ops_bmm.c;
+/* Products with a weight: nn.Linear, tied heads.  Batched products: ops_bmm.c;
  * weights of few bits: ops_quantised.c; adapters: adapters.c. */
 #include <string.h>
 
@@ -246,68 +246,4 @@ struct oom_val oom_op_linear(struct oom_tape *t, const char *name, struct oom_va
 			     struct oom_dim out, unsigned flags)
 {
 	return oom_op_linear_in(t, name, x, x.width, out, flags);
-}
-
-struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oom_val w,
-				 struct oom_val bias, uint16_t mono, struct oom_dim width)
-{
-	const struct oom_val arg = oom_argument(t, x);
-	const uint64_t cols = w.width / (width.n ? width.n : 1);
-	struct oom_val y;
-	bool rg;
-	int32_t n = -1;
-
-	x = oom_amp_cast(t, x);
-	w = oom_amp_cast(t, w);
-	if (!oom_is_none(bias))
-		bias = oom_amp_cast(t, bias);
-	rg = oom_wants_grad(t, x) || w.rg || bias.rg;
-	if (rg) {
-		n = oom_node(t, OOM_NODE_CONV, "convolution");
-		oom_node_edge(t, n, x);
-		oom_node_edge(t, n, w);
-		oom_node_edge(t, n, bias);
-		oom_node_save(t, n, x);
-		oom_node_save(t, n, w);
-	}
-	y = oom_new(t, "convolution", mono, width, (enum oom_dtype)x.dt);
-	if (rg)
-		y = oom_node_out(t, n, 0, y);
-	oom_tape_flops(t, mono, 2.0 * (double)width.n * (double)cols, (enum oom_dtype)x.dt);
-	oom_done(t, x);
-	oom_done(t, w);
-	oom_done(t, bias);
-	oom_drop(t, arg);
-	return y;
-}
-
-/* mid: the dimension before the weight's last where it has three, 0 where nobody asks. */
-static struct oom_val conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
-			   uint64_t cols, uint64_t mid, bool has_bias, uint16_t mono,
-			   struct oom_dim width)
-{
-	const char *scope = t->scope;
-	struct oom_val w, bias = oom_none(), y;
-
-	t->scope = name;
-	w = oom_param(t, "weight", rows, cols, 0);
-	oom_param_stacked(t, w, mid);
-	if (has_bias)
-		bias = oom_param(t, "bias", 0, rows, 0);
-	y = oom_op_conv_param(t, x, w, bias, mono, width);
-	t->scope = scope;
-	return y;
-}
-
-struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
-			   uint64_t cols, bool has_bias, uint16_t mono, struct oom_dim width)
-{
-	return conv(t, name, x, rows, cols, 0, has_bias, mono, width);
-}
-
-struct oom_val oom_op_conv_depthwise(struct oom_tape *t, const char *name, struct oom_val x,
-				     uint64_t kernel, bool has_bias, uint16_t mono,
-				     struct oom_dim width)
-{
-	return conv(t, name, x, width.n, kernel, 1, has_bias, mono, width);
 }
