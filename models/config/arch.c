@@ -207,7 +207,8 @@ const char *oom_read_string(struct oom_reader *r, const char *key, const char *d
 	return k && k->type == OOM_KEY_STRING ? k->string : def;
 }
 
-const char *oom_read_item(struct oom_reader *r, const char *key, uint32_t i)
+/* The i-th item of a list; NULL: there is none. */
+static const struct oom_key *item_of(struct oom_reader *r, const char *key, uint32_t i)
 {
 	const struct oom_key *k = oom_read_key(r, key), *e;
 	char path[200];
@@ -220,22 +221,20 @@ const char *oom_read_item(struct oom_reader *r, const char *key, uint32_t i)
 		e = oom_keys_find(r->over, path);
 	if (!e && r->defaults)
 		e = oom_keys_find(r->defaults, path);
+	return e;
+}
+
+const char *oom_read_item(struct oom_reader *r, const char *key, uint32_t i)
+{
+	const struct oom_key *e = item_of(r, key, i);
+
 	return e && e->type == OOM_KEY_STRING ? e->string : NULL;
 }
 
 double oom_read_item_real(struct oom_reader *r, const char *key, uint32_t i, double def)
 {
-	const struct oom_key *k = oom_read_key(r, key), *e;
-	char path[200];
+	const struct oom_key *e = item_of(r, key, i);
 
-	if (!k || k->type != OOM_KEY_LIST || i >= k->n_items)
-		return def;
-	snprintf(path, sizeof(path), "%s.%u", k->path, i);
-	e = oom_keys_find(r->keys, path);
-	if (!e && r->over)
-		e = oom_keys_find(r->over, path);
-	if (!e && r->defaults)
-		e = oom_keys_find(r->defaults, path);
 	if (e)
 		remember(r, e, true);
 	return e && (e->type == OOM_KEY_NUMBER || e->type == OOM_KEY_BOOL) ? e->number : def;

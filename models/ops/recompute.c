@@ -62,16 +62,37 @@ static void push_output(struct oom_tape *t, const struct oom_val *y, struct grad
 	oom_push_grad(t, &e, g);
 }
 
+/* Where the walk was when it came to a block. */
+struct place {
+	size_t cursor, nodes, ckpts;
+	uint32_t packs, limit;
+	bool within;                    /* a checkpointed layer of a checkpointed stage */
+};
+
+static struct place place_of(const struct oom_tape *t)
+{
+	return (struct place){t->cursor, t->n_nodes, t->n_ckpts, t->packs, t->pack_limit, t->recompute};
+}
+
+/* What the block recorded is gone. */
+static void back_to(struct oom_tape *t, const struct place *p)
+{
+	t->cursor = p->cursor;
+	t->packs = p->packs;
+	t->pack_limit = p->limit;
+	t->n_nodes = p->nodes;
+	t->n_ckpts = p->ckpts;
+	t->recompute = p->within;
+}
+
 /* A checkpointed block, use_reentrant=True: it runs again as a whole, and a backward pass of its own
  * walks its graph.  CheckpointFunction.backward (torch/utils/checkpoint.py) names the outputs and
  * the gradients that came until it returns, so that nothing is added into the latter. */
 void oom_block_reenter(struct oom_tape *t, int32_t index)
 {
 	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
-	const int32_t mark = (int32_t)t->n_nodes;
-	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
-	const bool within = t->recompute;
-	const uint32_t packs = t->packs, limit = t->pack_limit;
+	const struct place here = place_of(t);
+	const int32_t mark = (int32_t)here.nodes;
 	struct oom_val y = run_again(t, &c, false);
 	const struct grad g = incoming(t, index);
 
@@ -84,12 +105,7 @@ void oom_block_reenter(struct oom_tape *t, int32_t index)
 	if (g.sto >= 0)
 		oom_unref(t, g.sto);
 	oom_release_saved(t, &t->nodes[index]);
-	t->cursor = cursor;
-	t->packs = packs;
-	t->pack_limit = limit;
-	t->n_nodes = (size_t)mark;
-	t->n_ckpts = ckpts;
-	t->recompute = within;
+	back_to(t, &here);
 }
 
 /* A checkpointed block: its last nodes run as far as they need no saved tensor; the first that does
@@ -98,10 +114,8 @@ void oom_block_reenter(struct oom_tape *t, int32_t index)
 void oom_block_recompute(struct oom_tape *t, int32_t index)
 {
 	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
-	const int32_t mark = (int32_t)t->n_nodes;
-	const size_t cursor = t->cursor, ckpts = t->n_ckpts;
-	const bool within = t->recompute;       /* a checkpointed layer of a checkpointed stage */
-	const uint32_t packs = t->packs, limit = t->pack_limit;
+	const struct place here = place_of(t);
+	const int32_t mark = (int32_t)here.nodes;
 	const size_t kept_at = t->kept.at, kept_end = t->kept.end;
 	struct oom_val y = block_again(t, &c, true);
 	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes, saves;
@@ -140,10 +154,5 @@ void oom_block_recompute(struct oom_tape *t, int32_t index)
 	t->kept.end = kept_end;
 	oom_release_saved(t, &t->nodes[index]);
 	oom_run_nodes(t, saves - 1, real);
-	t->cursor = cursor;
-	t->packs = packs;
-	t->pack_limit = limit;
-	t->n_nodes = (size_t)mark;
-	t->n_ckpts = ckpts;
-	t->recompute = within;
+	back_to(t, &here);
 }

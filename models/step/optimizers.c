@@ -27,32 +27,13 @@ static uint64_t like_param(const struct oom_param *p, bool master)
 	return p->elems * (master ? 4 : oom_dtype_bytes((enum oom_dtype)p->dt));
 }
 
-/* torch._foreach_sqrt(exp_avg_sqs) is a list as large as one state (torch/optim/adam.py
- * _multi_tensor_adam). */
-static void foreach(const struct oom_optimizer *o, const struct oom_stepped *s,
-		    struct oom_sink *sink)
+/* Lists of temporaries, each as large as one state, that are all there at the end of the step. */
+static void with_lists(const struct oom_optimizer *o, const struct oom_stepped *s, struct oom_sink *sink, int lists)
 {
 	int32_t first = -1, last = -1;
 
 	oom_update_in_place(o, s, sink);
-	for (size_t i = oom_next_stepped(s, SIZE_MAX); i < s->n; i = oom_next_stepped(s, i))
-		for (uint16_t k = 0; k < s->p[i].count; k++) {
-			last = oom_sink_take(sink, like_param(&s->p[i], s->master));
-			first = first < 0 ? last : first;
-		}
-	for (int32_t b = first; b >= 0 && b <= last; b++)
-		oom_sink_give(sink, b);
-}
-
-/* Adagrad: the roots of its sums, and a list of gradients times the rate (torch/optim/adagrad.py
- * _multi_tensor_adagrad without weight decay). */
-static void two_lists(const struct oom_optimizer *o, const struct oom_stepped *s,
-		      struct oom_sink *sink)
-{
-	int32_t first = -1, last = -1;
-
-	oom_update_in_place(o, s, sink);
-	for (int list = 0; list < 2; list++)
+	for (int list = 0; list < lists; list++)
 		for (size_t i = oom_next_stepped(s, SIZE_MAX); i < s->n; i = oom_next_stepped(s, i))
 			for (uint16_t k = 0; k < s->p[i].count; k++) {
 				last = oom_sink_take(sink, like_param(&s->p[i], s->master));
@@ -60,6 +41,21 @@ static void two_lists(const struct oom_optimizer *o, const struct oom_stepped *s
 			}
 	for (int32_t b = first; b >= 0 && b <= last; b++)
 		oom_sink_give(sink, b);
+}
+
+/* torch._foreach_sqrt(exp_avg_sqs) is a list (torch/optim/adam.py _multi_tensor_adam). */
+static void foreach(const struct oom_optimizer *o, const struct oom_stepped *s,
+		    struct oom_sink *sink)
+{
+	with_lists(o, s, sink, 1);
+}
+
+/* Adagrad: the roots of its sums, and a list of gradients times the rate (torch/optim/adagrad.py
+ * _multi_tensor_adagrad without weight decay). */
+static void two_lists(const struct oom_optimizer *o, const struct oom_stepped *s,
+		      struct oom_sink *sink)
+{
+	with_lists(o, s, sink, 2);
 }
 
 /* (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps), a tensor at a time; the one before is

@@ -4,30 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ADDED = 64 };             /* rows that most passes need no more than */
+#include "tape/room.h"
 
-static bool room(void **p, size_t *cap, size_t need, size_t size)
-{
-	size_t want = *cap ? *cap : 256;
-	void *q;
-
-	if (need <= *cap)
-		return true;
-	while (want < need)
-		want *= 2;
-	q = realloc(*p, want * size);
-	if (!q)
-		return false;
-	*p = q;
-	*cap = want;
-	return true;
-}
+enum { FIRST = 256, ADDED = 64 };       /* places that an array begins with; rows that most passes need no more than */
 
 static bool stream_room(struct oom_rewrite *w, size_t more)
 {
 	struct oom_stream *s = &w->to->streams[w->stream];
 
-	if (!room((void **)&s->ev, &s->cap, s->n + more, sizeof(*s->ev)))
+	if (!oom_room((void **)&s->ev, &s->cap, FIRST, s->n + more, sizeof(*s->ev)))
 		w->status = OOM_ERR_MEMORY;
 	return !w->status;
 }
@@ -61,7 +46,7 @@ int32_t oom_rewrite_row(struct oom_rewrite *w, const char *name, uint64_t bytes,
 {
 	struct oom_tape *t = w->to;
 
-	if (!own_rows(t) || !room((void **)&t->rows, &t->cap_rows, t->n_rows + 1, sizeof(*t->rows))) {
+	if (!own_rows(t) || !oom_room((void **)&t->rows, &t->cap_rows, FIRST, t->n_rows + 1, sizeof(*t->rows))) {
 		w->status = OOM_ERR_MEMORY;
 		return -1;
 	}
