@@ -9,20 +9,17 @@
 
 static void set(struct oom_plan *p, const char *text)
 {
-	char copy[300], *at = copy, *pair;
+	char copy[600], *save = NULL;
 	struct oom_error err = {{0}};
 
 	snprintf(copy, sizeof(copy), "%s", text);
-	while ((pair = at) != NULL && *pair) {
-		char *value = strchr(pair, '=');
+	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		char *value = strchr(w, '=');
 
-		at = strchr(pair, ' ');
-		if (at)
-			*at++ = 0;
 		assert_non_null(value);
 		*value++ = 0;
-		assert_non_null(oom_knob_find(pair));
-		if (oom_plan_set(p, oom_knob_find(pair), value, &err))
+		assert_non_null(oom_knob_find(w));
+		if (oom_plan_set(p, oom_knob_find(w), value, &err))
 			fail_msg("%s: %s", text, err.text);
 	}
 }

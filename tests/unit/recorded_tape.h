@@ -8,27 +8,18 @@
 #include "oomplan/option.h"
 #include "ops/ops.h"
 #include "tape/tape.h"
+#include "knobs.h"
 
 static struct oom_plan plan;
 
 static struct oom_tape *tape(const char *words)
 {
 	struct oom_tape *t = calloc(1, sizeof(*t));
-	struct oom_error err = {{0}};
-	char copy[200], *at = NULL;
 
 	assert_non_null(t);
 	plan = oom_plan_default();
 	plan.precision = OOM_FP32;
-	strncpy(copy, words, sizeof(copy) - 1);
-	copy[sizeof(copy) - 1] = 0;
-	for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
-		char *value = strchr(w, '=');
-
-		*value++ = 0;
-		if (oom_plan_set(&plan, oom_knob_find(w), value, &err))
-			fail_msg("%s", err.text);
-	}
+	set(&plan, words);
 	oom_tape_reset(t, NULL, &plan);
 	t->val_b = 2;
 	t->val_s = t->val_t = 64;

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "oomplan/oomplan.h"
+#include "knobs.h"
 
 #define SMALL \
 	"\"model_type\":\"llama\",\"hidden_size\":64,\"num_attention_heads\":4,\"num_hidden_layers\":2," \
@@ -60,15 +61,8 @@ static const struct {
 static struct oom_plan plan_of(const char *knobs)
 {
 	struct oom_plan p = oom_plan_default();
-	char copy[200], *save = NULL;
 
-	snprintf(copy, sizeof(copy), "%s", knobs);
-	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
-		char *value = strchr(w, '=');
-
-		*value++ = 0;
-		assert_int_equal(oom_plan_set(&p, oom_knob_find(w), value, NULL), OOM_OK);
-	}
+	set(&p, knobs);
 	return p;
 }
 

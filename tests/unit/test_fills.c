@@ -10,22 +10,13 @@
 
 #include "emit/fills.h"
 #include "oomplan/option.h"
+#include "knobs.h"
 
 static struct oom_plan plan_of(const char *settings)
 {
 	struct oom_plan plan = oom_plan_default();
-	char copy[512], *save = NULL;
 
-	snprintf(copy, sizeof(copy), "%s", settings);
-	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
-		struct oom_error err = {{0}};
-		char *eq = strchr(w, '=');
-
-		assert_non_null(eq);
-		*eq = 0;
-		if (oom_plan_set(&plan, oom_knob_find(w), eq + 1, &err))
-			fail_msg("%s: %s", w, err.text);
-	}
+	set(&plan, settings);
 	oom_plan_settle(&plan);
 	return plan;
 }

@@ -13,29 +13,8 @@
 #include "oomplan/option.h"
 #include "oomplan/units.h"
 #include "generation_configs.h"
+#include "lora_of_two.h"
 #include "priced.h"
-
-static struct oom_plan lora_of_two(int64_t tokens)
-{
-	struct oom_plan p = oom_plan_default();
-
-	p.precision = OOM_BF16;
-	p.grad_ckpt = OOM_CKPT_FULL;
-	p.micro_batch = 1;
-	p.seq_len = tokens;
-	p.engine = OOM_ENGINE_FSDP1;
-	p.zero_stage = 3;
-	p.gpus = 2;
-	p.lora_r = 64;
-	strcpy(p.lora_targets, "all-linear");
-	p.lora_dropout = 0.1;
-	p.adapter_fp32 = 0;
-	p.kbit_prepare = 0;
-	p.use_reentrant = OOM_REENTRANT_WRAPPED;
-	p.transformers = OOM_VERSION(4, 38);
-	p.torch = OOM_VERSION(2, 2);
-	return p;
-}
 
 /* AnswerDotAI/fsdp_qlora, benchmarks_03_2024.md, Llama-2 7B with LoRA of rank 64 on two GPUs: 8.28 and 9.16 GiB
  * allocated with 512 and 2048 tokens.  train.py puts torch's checkpoint_wrapper inside of FSDP's units, so that the

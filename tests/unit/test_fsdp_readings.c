@@ -13,6 +13,7 @@
 #include "oomplan/option.h"
 #include "oomplan/units.h"
 #include "generation_configs.h"
+#include "lora_of_two.h"
 #include "priced.h"
 
 /* Bytes that one more sample costs, in hidden states. */
@@ -276,28 +277,6 @@ static void readings_of_448(void **state)
 		if (fabs(peak / (double)cases[i].bytes - 1) > 0.002)
 			fail_msg("case %zu: %.0f, measured %lld", i, peak, (long long)cases[i].bytes);
 	}
-}
-
-static struct oom_plan lora_of_two(int64_t tokens)
-{
-	struct oom_plan p = oom_plan_default();
-
-	p.precision = OOM_BF16;
-	p.grad_ckpt = OOM_CKPT_FULL;
-	p.micro_batch = 1;
-	p.seq_len = tokens;
-	p.engine = OOM_ENGINE_FSDP1;
-	p.zero_stage = 3;
-	p.gpus = 2;
-	p.lora_r = 64;
-	strcpy(p.lora_targets, "all-linear");
-	p.lora_dropout = 0.1;
-	p.adapter_fp32 = 0;
-	p.kbit_prepare = 0;
-	p.use_reentrant = OOM_REENTRANT_WRAPPED;
-	p.transformers = OOM_VERSION(4, 38);
-	p.torch = OOM_VERSION(2, 2);
-	return p;
 }
 
 /* Adapters that are not cast take their base's type, which bytes are not and 16-bit storage of 4-bit weights is

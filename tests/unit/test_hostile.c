@@ -17,6 +17,7 @@
 
 #include "oomplan/model.h"
 #include "oomplan/plan.h"
+#include "knobs.h"
 
 static const char *const values[] = {"0",     "-1", "1",    "3",    "0.5",    "2147483648", "1e308",
 				     "65536", "[]", "null", "true", "\"x\"", "4611686018427387904"};
@@ -88,17 +89,10 @@ static bool price(const struct oom_model *m, const char *key, size_t plan)
 	struct oom_evaluator *ev = oom_evaluator_new();
 	struct oom_error err = {""};
 	struct oom_eval e;
-	char copy[200], *at = NULL, *value;
 	bool priced_it = true;
 
 	assert_non_null(ev);
-	snprintf(copy, sizeof(copy), "%s", plans[plan]);
-	for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
-		value = strchr(w, '=');
-		*value++ = 0;
-		if (oom_plan_set(&p, oom_knob_find(w), value, &err))
-			fail_msg("%s=%s: %s", w, value, err.text);
-	}
+	set(&p, plans[plan]);
 	if (oom_model_task(m) == OOM_TASK_IMAGE_CLS)
 		p.seq_len = 0;
 	err.text[0] = 0;

@@ -15,24 +15,7 @@
 
 #include "csvout.h"
 #include "json.h"
-
-static char *text;
-static size_t size;
-
-static FILE *begin(void)
-{
-	FILE *f = open_memstream(&text, &size);
-
-	assert_non_null(f);
-	return f;
-}
-
-static void ends_as(FILE *f, const char *want)
-{
-	assert_int_equal(fclose(f), 0);
-	assert_string_equal(text, want);
-	free(text);
-}
+#include "printed.h"
 
 static void a_document(void **state)
 {

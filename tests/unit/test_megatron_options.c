@@ -14,30 +14,6 @@
 #include "oomplan/plan.h"
 #include "step/replay.h"
 
-/* A dense GPT of 12 h^2 matrix elements per layer, on one rank but where pp says so; then column and
- * value by pairs. */
-static struct oom_mg_rank dense_rank(int64_t layers, int64_t pp, const char *const *more)
-{
-	const char *words[40] = {"hidden", "1024", "heads", "16", "vocab", "32768", "seq", "2048",
-				 "max_pos", "2048", "bias_linear", "0", "hidden_dropout", "0",
-				 "attention_mask_in_dataloader", "0"};
-	struct oom_megatron m;
-	struct oom_mg_rank r;
-	size_t n = 16;
-
-	while (*more && n < 39)
-		words[n++] = *more++;
-	words[n] = NULL;
-	m = launch(words);
-	m.layers = layers;
-	m.pp = m.n_gpus = pp;
-	m.num_microbatches = 8;
-	assert_int_equal(oom_megatron_derive(&m, NULL), OOM_OK);
-	assert_int_equal(oom_megatron_rank(&m, pp - 1, &r, NULL), OOM_OK);
-	return r;
-}
-#define RANK(layers, pp, ...) dense_rank(layers, pp, (const char *const[]){__VA_ARGS__, NULL})
-
 /* By hand from TransformerEngine's quantizer.cpp: rows and transpose on Hopper, rows alone on Blackwell,
  * for the four layers' 48 h^2 elements; two of the four stay in 16 bit where the ends do.  As parameters
  * they are two bytes on Hopper (nothing changes) and one on Blackwell. */

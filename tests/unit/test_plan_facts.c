@@ -12,22 +12,14 @@
 #include "oomplan/engine.h"
 #include "oomplan/model.h"
 #include "oomplan/option.h"
+#include "knobs.h"
 
 /* "knob=value knob=value" */
 static struct oom_plan plan(const char *words)
 {
 	struct oom_plan p = oom_plan_default();
-	struct oom_error err = {{0}};
-	char copy[300], *at = NULL;
 
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
-		char *value = strchr(w, '=');
-
-		*value++ = 0;
-		if (oom_plan_set(&p, oom_knob_find(w), value, &err))
-			fail_msg("%s=%s: %s", w, value, err.text);
-	}
+	set(&p, words);
 	return p;
 }
 

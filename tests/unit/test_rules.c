@@ -11,6 +11,7 @@
 
 #include "oomplan/model.h"
 #include "oomplan/rules.h"
+#include "knobs.h"
 
 /* In the order of the rules.  `breaks` breaks its rule and none before it; `satisfies` differs in
  * what the rule asks for and breaks none at all. */
@@ -213,18 +214,9 @@ static const struct {
 static struct oom_plan plan_of(const char *words)
 {
 	struct oom_plan p = oom_plan_default();
-	struct oom_error err = {{0}};
-	char copy[300], *save = NULL;
 
 	p.precision = OOM_FP32;         /* a plan is settled before it is held against the rules */
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
-		char *value = strchr(w, '=');
-
-		*value++ = 0;
-		if (oom_plan_set(&p, oom_knob_find(w), value, &err))
-			fail_msg("%s: %s", words, err.text);
-	}
+	set(&p, words);
 	return p;
 }
 

@@ -12,24 +12,7 @@
 #include "page.h"
 #include "table.h"
 #include "term.h"
-
-static char *text;
-static size_t size;
-
-static FILE *begin(void)
-{
-	FILE *f = open_memstream(&text, &size);
-
-	assert_non_null(f);
-	return f;
-}
-
-static void ends_as(FILE *f, const char *want)
-{
-	assert_int_equal(fclose(f), 0);
-	assert_string_equal(text, want);
-	free(text);
-}
+#include "printed.h"
 
 /* Widths: Unicode's EastAsianWidth.txt and general categories. */
 static void widths(void **state)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "oomplan/ladder.h"
+#include "knobs.h"
 
 enum { V = 1000, H = 64, F = 128, L = 3, KV = 32 };
 #define LLAMA \
@@ -142,17 +143,8 @@ static const struct row of_beit[] = {
 static struct oom_plan plan(const char *words)
 {
 	struct oom_plan p = oom_plan_default();
-	struct oom_error err = {{0}};
-	char copy[300], *at = NULL;
 
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
-		char *value = strchr(w, '=');
-
-		*value++ = 0;
-		if (oom_plan_set(&p, oom_knob_find(w), value, &err))
-			fail_msg("%s=%s: %s", w, value, err.text);
-	}
+	set(&p, words);
 	p.micro_batch = 2;
 	p.seq_len = 32;
 	return p;

@@ -11,6 +11,7 @@
 
 #include "oomplan/ladder.h"
 #include "oomplan/model.h"
+#include "knobs.h"
 
 static struct oom_evaluator *ev;
 static size_t priced, compared;
@@ -27,19 +28,12 @@ static bool price(const struct type *t, const char *words, struct oom_eval *e)
 {
 	struct oom_plan p = oom_plan_default();
 	struct oom_error err = {{0}};
-	char copy[200], note[300], *at = NULL;
+	char note[300];
 
 	p.precision = OOM_FP32;
 	p.micro_batch = 1;
 	p.seq_len = 64;
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
-		char *value = strchr(w, '=');
-
-		*value++ = 0;
-		if (oom_plan_set(&p, oom_knob_find(w), value, &err))
-			fail_msg("%s", err.text);
-	}
+	set(&p, words);
 	oom_plan_settle_for(&p, t->model, note);
 	return !oom_evaluate(ev, t->model, &p, OOM_EVAL_BUCKETS, e, &err);
 }

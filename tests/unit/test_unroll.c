@@ -13,6 +13,7 @@
 
 #include "step/program.h"
 #include "tape/unroll.h"
+#include "knobs.h"
 
 /* knobs apart by blanks */
 static const char *const plans[] = {
@@ -30,16 +31,8 @@ enum { PLANS = sizeof(plans) / sizeof(plans[0]) };
 static struct oom_plan plan_of(const char *words, bool image)
 {
 	struct oom_plan p = oom_plan_default();
-	struct oom_error err;
-	char copy[300], *at = NULL, *value;
 
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *w = strtok_r(copy, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
-		value = strchr(w, '=');
-		*value++ = 0;
-		if (oom_plan_set(&p, oom_knob_find(w), value, &err))
-			fail_msg("%s=%s: %s", w, value, err.text);
-	}
+	set(&p, words);
 	if (image)
 		p.seq_len = 0;
 	return p;

@@ -8,6 +8,7 @@
 
 #include "oomplan/rules.h"
 #include "priced.h"
+#include "knobs.h"
 
 /* Two layers of Llama: vocabulary V, width H; N parameters:
  * V H + 2 (2 H H + 2 H 64 + 3 H 512 + 2 H) + H with four heads of 64 and one of keys. */
@@ -25,17 +26,9 @@
 static inline struct oom_plan plan_of(const char *words)
 {
 	struct oom_plan p = oom_plan_default();
-	struct oom_error err = {{0}};
-	char copy[300], *save = NULL;
 
-	snprintf(copy, sizeof(copy), "micro-batch=4 seq-len=512 %s", words);
-	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
-		char *value = strchr(w, '=');
-
-		*value++ = 0;
-		if (oom_plan_set(&p, oom_knob_find(w), value, &err))
-			fail_msg("%s: %s", words, err.text);
-	}
+	set(&p, "micro-batch=4 seq-len=512");
+	set(&p, words);
 	return p;
 }
 
