@@ -1,3 +1,4 @@
+/* The margin that a calibration asks for, and how often a question is asked again with it. */
 #include "margins.h"
 
 #include <math.h>

@@ -24,7 +24,7 @@ struct oom_adapter {
 					  const struct oom_linear *l);
 	/* which modules beside linear layers PEFT wraps with it */
 	bool embeddings, convolutions;
-	bool attention;         /* attention modules instead of layers (blocks/adaption.c) */
+	bool attention;         /* attention modules instead of layers (blocks/llama_adapter.c) */
 	bool banked;            /* a bank of vectors that all layers share (oom_bank_made) */
 	bool cached;            /* trained keys and values come in a cache (oom_prefix_made) */
 	bool norms;             /* norms instead of layers (oom_norm_param) */

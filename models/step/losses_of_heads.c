@@ -3,7 +3,7 @@
 #include "step/losses.h"
 
 #include "blocks/blocks.h"
-#include "step/called.h"
+#include "step/model_calls.h"
 
 /* Residual layers, which are one module called several times, and a head of the vocabulary. */
 static struct oom_val head(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)

@@ -3,7 +3,7 @@
 
 #include "blocks/blocks.h"
 #include "blocks/logprobs.h"
-#include "step/called.h"
+#include "step/model_calls.h"
 #include "tape/round.h"
 
 /* The rows of chosen and rejected answers in one pass; those of the reference while the graph of the

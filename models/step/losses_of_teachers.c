@@ -3,7 +3,7 @@
 
 #include "blocks/blocks.h"
 #include "blocks/logprobs.h"
-#include "step/called.h"
+#include "step/model_calls.h"
 
 static bool same_vocabulary(struct oom_tape *t, const struct oom_arch *a)
 {

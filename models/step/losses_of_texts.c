@@ -4,7 +4,7 @@
 #include "blocks/blocks.h"
 #include "blocks/logprobs.h"
 #include "plan/defaults.h"
-#include "step/called.h"
+#include "step/model_calls.h"
 
 /* F.normalize: the vector and its length are kept. */
 static struct oom_val unit_vector(struct oom_tape *t, struct oom_val x)

@@ -3,7 +3,7 @@
 
 #include "blocks/blocks.h"
 #include "blocks/logprobs.h"
-#include "step/called.h"
+#include "step/model_calls.h"
 
 /* Logits of the answer and of the token before it; divided by the temperature in place, a view by
  * then, whose gradient is copied whole, cloned and divided (CopySlices); entropy without gradient;

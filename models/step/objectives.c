@@ -5,7 +5,7 @@
 
 #include "blocks/blocks.h"
 #include "blocks/logprobs.h"
-#include "step/called.h"
+#include "step/model_calls.h"
 #include "step/losses.h"
 
 /* ---- losses ---- */

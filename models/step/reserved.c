@@ -1,67 +1,228 @@
-/* Reserved bytes without a replay, and what lies outside of them: context, workspaces, NCCL. */
-#include "step/engines.h"
+/* Reserved bytes of a plan, and what lies outside of them: by a replay where one is asked for and can be, on a card
+ * too small for its cache replayed again within what is there.  The last replays are kept: a ladder and a search
+ * ask for one plan several times. */
+#include <string.h>
+
+#include "families/model.h"
+#include "step/objectives.h"
+#include "step/program.h"
 #include "step/reserved.h"
 
-#define KIB ((uint64_t)1 << 10)
-#define MIB ((uint64_t)1 << 20)
-
-uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *plan)
+/* The plan with what a replay does not depend on left out. */
+static struct oom_plan replay_key(const struct oom_plan *p)
 {
-	/* median reserved / allocated of 356 emulated runs: 1.08 native, 1.05 with expandable
-	 * segments */
-	return (uint64_t)((double)e->overall_peak *
-			  (plan->allocator == OOM_ALLOC_EXPANDABLE ? 1.05 : 1.08));
+	struct oom_plan k = *p;
+
+	k.margin = k.vllm_share = 0;
+	k.vllm_sleep = k.rollouts = 0;
+	k.evaluates = k.eval_batch = k.eval_generates = k.eval_new_tokens = k.eval_beams = 0;
+	k.fp8 = !oom_rank_engine_of(p) && p->fp8 != OOM_FP8_NONE;
+	k.precision_unasked = k.precision_by_card = k.zero_said = k.framework = 0;
+	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
+	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
+		k.save_total_limit = 0;
+	/* later micro-batches repeat the third, but scores of rollouts are of all of them (rank.c) */
+	if (!oom_rank_engine_of(p) && !oom_objective_of(p)->rollouts)
+		k.grad_accum = p->grad_accum < 3 ? p->grad_accum : 3;
+	return k;
 }
 
-void oom_reserve_estimated(struct oom_eval *out, const struct oom_plan *plan)
+/* One of the last; what never filled an endless card does the same on one that is as large. */
+static struct oom_replayed *replayed_before(struct oom_evaluator *ev, const struct oom_model *m,
+					    const struct oom_plan *key, uint64_t limit)
 {
-	out->reserved_replayed = false;
-	out->reserved_bytes = oom_reserved_estimate(out, plan);
-	out->retries = 0;
-	out->later_bytes = 0;
+	const size_t n = ev->n_replayed < OOM_REPLAYS_KEPT ? ev->n_replayed : OOM_REPLAYS_KEPT;
+
+	for (size_t i = 0; i < n; i++) {
+		struct oom_replayed *r = &ev->replayed[i];
+		const bool serves = r->limit == limit || (!r->limit && r->replayed && r->result.reserved <= limit);
+
+		if (oom_model_is(r->model, r->print, m) && serves && !memcmp(&r->plan, key, sizeof(*key)))
+			return r;
+	}
+	return NULL;
 }
 
-void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
+static void set_sizes(struct oom_tape *t, const struct oom_batch *at)
 {
-	const struct oom_rank_engine *ranks = oom_rank_engine_of(plan);
-	const double sm = oom_capability(plan);
-	const bool alone = oom_engine_of(plan)->info.in_turn;
-	const bool desktop = (sm >= 7.5 && sm < 8) || (sm > 8.5 && sm < 9) || sm >= 12;
-	const bool volta = sm >= 7 && sm < 7.5, turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
+	t->val_b = at->b;
+	t->val_s = at->s;
+	t->val_t = at->t;
+}
 
-	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100
-	 * (stas00/ml-engineering), 135 MiB on a T4 with torch 2.11 (torch-preflight); a guess
-	 * elsewhere */
-	e->context_bytes = turing ? 135 * MIB : a100 ? 482 * MIB : 512 * MIB;
-	e->context_measured = plan->compute_capability > 0 && (turing || a100);
-	/* all kernels with the context: 666,632,192 bytes instead of 287,047,680 for one tensor of
-	 * random numbers (pytorch/pytorch#85692) */
-	if (!plan->lazy_modules) {
-		e->context_bytes += 379584512;
-		e->context_measured = false;
+/* Two steps of an engine that has schedules of its own. */
+static enum oom_status play_ranks(struct oom_evaluator *ev, const struct oom_rank_engine *ranks,
+				  const struct oom_model *model, const struct oom_plan *p,
+				  uint64_t limit, struct oom_replay_result *out, bool *played,
+				  struct oom_error *err)
+{
+	enum oom_status st;
+
+	oom_player_begin(&ev->player, p, limit);
+	st = ranks->play(model, p, &ev->player, err);
+	if (!st)
+		st = oom_player_end(&ev->player, out);
+	*played = !st;
+	return st == OOM_ERR_LIMIT ? OOM_OK :
+	       st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") :
+				      st;
+}
+
+/* The allocator's two steps, every layer recorded by itself.  *played is false for what is too deep. */
+static enum oom_status play(struct oom_evaluator *ev, const struct oom_model *model,
+			    const struct oom_plan *p, const struct oom_schedule *s,
+			    const struct oom_batch *at, const struct oom_eval *e, uint64_t limit,
+			    struct oom_replay_result *out, bool *played, struct oom_error *err)
+{
+	const struct oom_rank_engine *ranks = oom_rank_engine_of(p);
+	struct oom_variant *v;
+	struct program *g;
+	enum oom_status st;
+
+	if (ranks)
+		return play_ranks(ev, ranks, model, p, limit, out, played, err);
+	st = oom_program_full(ev, model, p, &g, err);
+	if (!st)
+		st = oom_variant_for(ev, g, p, &v, err);
+	if (st)
+		return st;
+	set_sizes(&g->tape, at);
+	if (v->own)
+		set_sizes(v->own, at);
+	st = oom_replay(&ev->player, s, v, p, e->input_bytes, limit, false, out);
+	if (!st && !out->retries && !out->died && s->later_ahead) {    /* as on an endless card */
+		struct oom_replay_result later;
+
+		st = oom_replay(&ev->player, s, v, p, e->input_bytes, 0, true, &later);
+		out->later = later.reserved;
 	}
-	/* 1343 MiB on a V100 with torch 1.10 to 1.12 (huggingface/transformers docs/source/en/
-	 * model_memory_anatomy.md, "the kernels alone") */
-	if (!plan->lazy_modules && volta) {
-		e->context_bytes = 1343 * MIB;
-		e->context_measured = true;
+	*played = !st;
+	return st && st != OOM_ERR_LIMIT ? oom_error_set(err, st, "out of host memory") : OOM_OK;
+}
+
+/* The same, unless it is one of the last.  *r is NULL for what is not played. */
+static enum oom_status replay(struct oom_evaluator *ev, const struct oom_model *model,
+			      const struct oom_plan *p, const struct oom_schedule *s,
+			      const struct oom_batch *at, const struct oom_eval *e, uint64_t limit,
+			      const struct oom_replay_result **r, struct oom_error *err)
+{
+	const struct oom_plan key = replay_key(p);
+	struct oom_replayed *kept = replayed_before(ev, model, &key, limit);
+	struct oom_replay_result result = {0};
+	bool played;
+	enum oom_status st;
+
+	*r = NULL;
+	if (!kept) {
+		st = play(ev, model, p, s, at, e, limit, &result, &played, err);
+		if (st)
+			return st;
+		kept = &ev->replayed[ev->n_replayed++ % OOM_REPLAYS_KEPT];
+		kept->model = model;
+		kept->print = model->print;
+		kept->plan = key;
+		/* where the card was never full, its size was not asked for */
+		kept->limit = played && !result.retries && !result.died ? 0 : limit;
+		kept->result = result;
+		kept->replayed = played;
 	}
-	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB
-	 * from it on (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize; Blackwell as
-	 * Hopper in the newest).  cuBLASLt's, 1 MiB for a call or these shared, is not above them.
-	 * Megatron's ranks have them among their rows, with TransformerEngine's */
-	e->workspace_bytes = ranks && ranks->workspaces_inside ?
-				     0 :
-				     2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
-	e->allocated_bytes = e->overall_peak + e->workspace_bytes;
-	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering).  Cards for desktops
-	 * and servers without NVLink switches have two channels through the host where an A100 has 24
-	 * (NCCL, src/graph/paths.cc, search.cc), 10 MiB of buffers each and direction (src/init.cc
-	 * computeBuffSizes): a guess, under the 0.7 GiB that context and NCCL can have together where
-	 * 22.98 GiB were reserved on cards of 23.6 (AnswerDotAI/fsdp_qlora, benchmarks_03_2024.md) */
-	e->nccl_bytes = plan->gpus > 1 && !alone ? (desktop ? 192 : 1485) * MIB : 0;
-	/* GPU 0's extras: the contexts of the other processes of its node */
-	if (plan->rank0_contexts && plan->gpus >= plan->nodes && !alone)
-		e->context_bytes *= (uint64_t)(plan->gpus / plan->nodes);
-	e->used_bytes = e->reserved_bytes + e->context_bytes + e->workspace_bytes + e->nccl_bytes;
+	*r = kept->replayed ? &kept->result : NULL;
+	return OOM_OK;
+}
+
+/* On a card that has no room for the cache: what is reserved there, with cached segments given back
+ * when it is full. */
+static enum oom_status squeeze(struct oom_evaluator *ev, const struct oom_model *model,
+			       const struct oom_plan *p, const struct oom_schedule *s,
+			       const struct oom_batch *at, struct oom_eval *out,
+			       struct oom_error *err)
+{
+	const uint64_t outside = out->used_bytes - out->reserved_bytes;
+	const struct oom_replay_result *r;
+	enum oom_status st;
+
+	if (!out->reserved_replayed || out->used_bytes <= ev->budget ||
+	    outside + out->overall_peak > ev->budget)
+		return OOM_OK;
+	st = replay(ev, model, p, s, at, out, ev->budget - outside, &r, err);
+	if (st || !r || r->died)
+		return st;
+	out->retries = r->retries;
+	/* ranks in closed form may allocate a little more than they do where they are played */
+	out->reserved_bytes = r->reserved > out->overall_peak ? r->reserved : out->overall_peak;
+	out->used_bytes = outside + out->reserved_bytes;
+	return OOM_OK;
+}
+
+/* Where only the verdict is wanted the card's own size comes first: what never fills it does the same on an endless
+ * one (*r), and of what dies there no more is asked (*died).  Where cached segments were given back both are played. */
+static enum oom_status replay_here(struct oom_evaluator *ev, const struct oom_model *model, const struct oom_plan *p,
+				   const struct oom_schedule *s, const struct oom_batch *at, const struct oom_eval *e,
+				   const struct oom_replay_result **r, bool *died, struct oom_error *err)
+{
+	const uint64_t outside = e->used_bytes - e->reserved_bytes;
+	enum oom_status st;
+
+	*r = NULL;
+	if (ev->budget <= outside + e->overall_peak)
+		return OOM_OK;
+	st = replay(ev, model, p, s, at, e, ev->budget - outside, r, err);
+	*died = !st && *r && (*r)->died;
+	if (!st && *r && ((*r)->retries || *died))
+		*r = NULL;
+	return st;
+}
+
+/* What the ranks after a node's first have in their caches beyond it, on average over the node: kept for NCCL's stream
+ * while the model was sent to them, and given back where the card is full.  Of no card nobody knows how much stays, and
+ * nothing is counted: what a run needs has none of it. */
+static uint64_t kept_for_nccl(const struct oom_plan *plan, const struct oom_replay_result *r)
+{
+	const uint64_t ranks = (uint64_t)(plan->gpus / plan->nodes);
+
+	return r && r->later > r->reserved ? (r->later - r->reserved) / ranks * (ranks - 1) : 0;
+}
+
+/* Reserved bytes, by replay where it is asked for and can be, and what lies outside of them.  s: of the
+ * recorded step; NULL where the ranks have schedules of their own. */
+enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *model,
+			       const struct oom_plan *plan, bool replays, const struct oom_schedule *s,
+			       const struct oom_batch *at, struct oom_eval *out,
+			       struct oom_error *err)
+{
+	const struct oom_replay_result *r = NULL;
+	enum oom_status st = OOM_OK;
+	bool died = false;
+	uint64_t more;
+
+	oom_reserve_estimated(out, plan);
+	oom_overheads(out, plan);
+	out->used_bytes_estimated = out->used_bytes;
+	if (replays && ev->verdict_only)
+		st = replay_here(ev, model, plan, s, at, out, &r, &died, err);
+	if (died) {                             /* more than there is */
+		out->used_bytes = out->wanted_bytes =
+			out->used_bytes > ev->budget ? out->used_bytes : ev->budget + 1;
+		out->reserved_bytes = out->used_bytes - (out->context_bytes + out->workspace_bytes + out->nccl_bytes);
+		return st;
+	}
+	if (!st && replays && !r)
+		st = replay(ev, model, plan, s, at, out, 0, &r, err);
+	if (r) {
+		out->reserved_bytes = r->reserved;
+		out->reserved_replayed = true;
+	}
+	/* the pile of an evaluation, which is not replayed */
+	if (out->reserved_bytes < out->overall_peak) {
+		out->reserved_bytes = out->overall_peak;
+		out->reserved_replayed = false;
+	}
+	out->used_bytes = out->reserved_bytes + out->context_bytes + out->workspace_bytes + out->nccl_bytes;
+	out->later_bytes = kept_for_nccl(plan, r);
+	more = ev->budget > out->used_bytes ? ev->budget - out->used_bytes : 0;
+	more = out->later_bytes < more ? out->later_bytes : more;
+	out->nccl_bytes += more;
+	out->used_bytes += more;
+	out->wanted_bytes = out->used_bytes;
+	return st || !ev->budget ? st : squeeze(ev, model, plan, s, at, out, err);
 }

@@ -8,9 +8,9 @@
 uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *plan);
 /* The same, and nothing of what a replay would say. */
 void oom_reserve_estimated(struct oom_eval *out, const struct oom_plan *plan);
-/* Context, workspaces, communication; used = reserved + those. */
+/* Context, workspaces, communication; used = reserved + those (overheads.c). */
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan);
-/* Both, by a replay where `replays` says so and there is one (reserve.c).  s: of the recorded step, at this batch;
+/* Both, by a replay where `replays` says so and there is one (reserved.c).  s: of the recorded step, at this batch;
  * NULL where the ranks have schedules of their own. */
 struct oom_batch;
 struct oom_evaluator;

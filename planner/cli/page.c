@@ -1,3 +1,4 @@
+/* A report on its way out: lines folded at words to the width of the terminal. */
 #include "page.h"
 
 #include <ctype.h>

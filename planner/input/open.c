@@ -1,3 +1,4 @@
+/* Files that users name, and pipes: opened so that nobody waits for ever. */
 #include "input/open.h"
 
 #include <errno.h>

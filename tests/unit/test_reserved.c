@@ -1,5 +1,5 @@
 /* From allocated to used bytes: what is reserved without a replay, with one, and on a card that is too small for the cache;
- * context, workspaces and NCCL beside it.  Figures with their sources stand in models/step/reserved.c. */
+ * context, workspaces and NCCL beside it.  Figures with their sources stand in models/step/overheads.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

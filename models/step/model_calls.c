@@ -1,5 +1,5 @@
 /* Calling models: what they return, in which type, and what lies beside the trained one for it. */
-#include "step/called.h"
+#include "step/model_calls.h"
 
 #include "blocks/blocks.h"
 #include "blocks/tokens.h"

@@ -1,6 +1,6 @@
 /* Models called in a step: the trained one as its objective calls it, and others beside it. */
-#ifndef OOM_CALLED_H
-#define OOM_CALLED_H
+#ifndef OOM_MODEL_CALLS_H
+#define OOM_MODEL_CALLS_H
 
 #include "step/objectives.h"
 
