@@ -1,4 +1,4 @@
-/* What the search may change: one function an axis, and the values it has. */
+/* What the search may change: one function per axis, and the values it has. */
 #include "search_axes.h"
 
 #include <string.h>

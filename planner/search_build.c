@@ -1,4 +1,4 @@
-/* From a vector of values to a plan: one function an axis. */
+/* From a vector of values to a plan: one function per axis. */
 #include "search_axes.h"
 
 #include "moves.h"

@@ -148,6 +148,7 @@ OOM_API enum oom_status oom_boxes_find(const struct oom_offers *offers,
 				       const struct oom_box_query *query, struct oom_boxes *out,
 				       struct oom_error *err);
 OOM_API void oom_boxes_release(struct oom_boxes *boxes);
+/* What a box is short of, in words.  Static. */
 OOM_API const char *oom_shortage_str(enum oom_shortage s);
 
 #ifdef __cplusplus

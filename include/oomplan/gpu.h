@@ -12,19 +12,22 @@
 extern "C" {
 #endif
 
+/* How capacity_bytes is known: as PyTorch reported it, as nvidia-smi shows it, or from the marketed size. */
 enum oom_capacity_kind { OOM_CAPACITY_MEASURED, OOM_CAPACITY_SMI, OOM_CAPACITY_MARKETING };
 
+/* One card: a row of data/gpus.csv. */
 struct oom_gpu {
 	char name[64];
 	char aliases[160];              /* ;-separated */
 	char vendor[16], architecture[32], interconnect[64];
 	char source[160], checked[16];
-	double memory_gb;               /* as marketed */
+	double memory_gb;               /* as marketed, which may mean 10^9 or 2^30 bytes */
 	/* the lowest total that PyTorch was seen to report; otherwise nvidia-smi's; otherwise as marketed */
 	uint64_t capacity_bytes;
 	enum oom_capacity_kind capacity_kind;
-	double compute_capability;      /* 0: not NVIDIA, or unknown */
-	double bandwidth_gb_s, bf16_tflops, fp16_tflops;
+	double compute_capability;      /* such as 8.6; 0: not NVIDIA, or unknown */
+	double bandwidth_gb_s;          /* of its memory, 10^9 bytes per second */
+	double bf16_tflops, fp16_tflops;        /* dense, 10^12 operations per second; 0: unknown */
 	double tdp_w;                   /* board power in watts; 0: unknown */
 	/* between machines with this card, gigabits per second; 0: unknown */
 	double network_gbps;
@@ -62,6 +65,7 @@ struct oom_gpu_count {
 	int64_t gpus, nodes;
 };
 OOM_API bool oom_gpu_counted(const char *word, struct oom_gpu_count *out);
+/* Words for a kind of capacity.  Static. */
 OOM_API const char *oom_capacity_kind_str(enum oom_capacity_kind kind);
 
 #ifdef __cplusplus

@@ -28,6 +28,7 @@ OOM_API void oom_model_free(struct oom_model *model);
 /* Sets the teacher that --objective distill learns from.  The teacher is borrowed; NULL removes it.
  * Call this before the first evaluation. */
 OOM_API void oom_model_teach(struct oom_model *model, const struct oom_model *teacher);
+/* The config's model_type, and the name of the family that reads it.  They live as long as the model. */
 OOM_API const char *oom_model_type(const struct oom_model *model);
 OOM_API const char *oom_model_family(const struct oom_model *model);
 /* A sentence that must reach the user, or "" if there is none. */
@@ -37,6 +38,7 @@ OOM_API bool oom_model_known(const struct oom_model *model);
 /* The keys of the config that its model type does not have, with their lines.  They were not used.
  * "" if there are none. */
 OOM_API const char *oom_model_unknown_keys(const struct oom_model *model);
+/* The task that a plan with task auto has: what the config's architecture says, otherwise the usual one of the type. */
 OOM_API enum oom_task oom_model_task(const struct oom_model *model);
 /* The dimensions of the architecture that reports and searches need; 0 where a model has none. */
 struct oom_model_shape {
@@ -45,6 +47,8 @@ struct oom_model_shape {
 	uint64_t image_step;            /* image sides are multiples of it (patches, windows); otherwise 32 */
 };
 OOM_API struct oom_model_shape oom_model_shape(const struct oom_model *model);
+/* The modules that get adapters where a plan names none (PEFT's own choice for the type, where it has one), as the
+ * knob lora-targets spells them.  Static. */
 OOM_API const char *oom_model_lora_targets(const struct oom_model *model);
 /* A warning for a config whose weights are stored in few bits but priced as if they were not; otherwise
  * "". */
@@ -70,6 +74,7 @@ struct oom_family_info {
 	const char *name, *summary, *source;
 	const struct oom_family_type *types;
 };
+/* The i-th family; NULL past the end.  Static. */
 OOM_API const struct oom_family_info *oom_family_at(size_t i);
 
 /* The phases of a run in which its peak can lie. */
@@ -95,6 +100,7 @@ enum oom_bucket {
 	OOM_BUCKET_SAVED, OOM_BUCKET_AMP, OOM_BUCKET_LOGITS, OOM_BUCKET_RECOMPUTE, OOM_BUCKET_TEMP,
 	OOM_BUCKET_COMM, OOM_BUCKETS
 };
+/* The bucket in words ("saved activations") and as the stem of column names.  Static. */
 OOM_API const char *oom_bucket_str(enum oom_bucket bucket);
 OOM_API const char *oom_bucket_column(enum oom_bucket bucket);
 
@@ -130,6 +136,8 @@ struct oom_work {
 /* The result of one evaluation.  Sizes are bytes on one GPU, the fullest rank, unless the name says
  * otherwise. */
 struct oom_eval {
+	/* elements over all ranks: of all parameters, tied ones once; of those that train; of those that one
+	 * token meets, which of a mixture's experts are the chosen ones */
 	uint64_t total_params, trainable_params, active_params;
 	/* exact sizes, not rounded up to the allocator's blocks */
 	uint64_t param_bytes, buffer_bytes, input_bytes, grad_bytes, opt_bytes;
@@ -157,7 +165,8 @@ struct oom_eval {
 	 * the engine's own rows contain them.  nccl_bytes has, where allocators were replayed on a card, what is cached
 	 * on an average rank beyond a node's first, which reserved_bytes is of (FSDP1 over a quantised base). */
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;
-	uint64_t later_bytes;           /* of that what there would be with room for all of it; without a replay 0 */
+	/* the cached part of nccl_bytes on a card with room for the whole cache; 0 without a replay */
+	uint64_t later_bytes;
 	uint64_t allocated_bytes;       /* max_memory_allocated on a card: overall_peak plus workspaces */
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
 	/* the same with the reserved bytes estimated cheaply, whether or not they were replayed */

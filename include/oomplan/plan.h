@@ -21,7 +21,7 @@ extern "C" {
 /* A buffer of this size holds any knob's value as text (oom_plan_get). */
 #define OOM_VALUE_SIZE (OOM_NAMES_SIZE + 24)
 
-/* A group of quantised weights that is wider than any row: there is one a row. */
+/* A group of quantised weights that is wider than any row: there is one per row. */
 enum { OOM_GROUP_OF_ROW = 1 << 20 };
 
 /* All fields are plain values; a plan is copied by assignment.  Choices are indices into the

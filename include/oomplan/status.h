@@ -1,8 +1,8 @@
 /* What can go wrong, and the words for it.
  *
  * Every function that can fail returns enum oom_status: 0, or one of the negative codes below, in which case
- * its outputs are untouched.  What the user needs to know to correct the input is written to a struct
- * oom_error of the caller's. */
+ * its outputs must not be read, unless the function says that they are as they were.  What the user needs to
+ * know to correct the input is written to a struct oom_error of the caller's. */
 #ifndef OOMPLAN_STATUS_H
 #define OOMPLAN_STATUS_H
 

@@ -281,7 +281,7 @@ static struct oom_val in_parts(struct oom_tape *t, const struct oom_arch *a, str
 
 /* ---- cut cross-entropy: logits in registers alone ---- */
 
-/* Kept: hidden states and weight in the type of the product, one logsumexp and one place a token, the
+/* Kept: hidden states and weight in the type of the product, one logsumexp and one place per token, the
  * mean of every word's logits, by which the backward sorts them (apple/ml-cross-entropy,
  * cut_cross_entropy/cce.py LinearCrossEntropyFunction; the copies that autocast has it make are no
  * leaves' and are not cached). */

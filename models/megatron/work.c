@@ -100,7 +100,7 @@ static void experts(const struct oom_megatron *m, struct token *k)
 	/* with tensor parallelism outside of the experts every rank sends its part of the tokens */
 	rated = k->rated;
 	mlp(m, (double)m->moe_ffn, share, 1, k);
-	/* one expert a rank is a product as any other */
+	/* one expert per rank is a product as any other */
 	if (m->experts > m->ep)
 		k->rated = rated + GROUPED * (k->rated - rated);
 	k->streamed += share * 8 * h;           /* permuted and put back, each read and written */

@@ -1,4 +1,4 @@
-/* Derivatives: what each operation's backward allocates.  One rule a kind of node, of backward.c's walk. */
+/* Derivatives: what each operation's backward allocates.  One rule per kind of node, for backward.c's walk. */
 #ifndef OOMPLAN_OPS_DERIVATIVES_H
 #define OOMPLAN_OPS_DERIVATIVES_H
 

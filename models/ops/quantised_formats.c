@@ -10,7 +10,7 @@
 
 /* ---- blocks ---- */
 
-/* Two elements a byte, a code book, an 8-bit absmax per 64, an fp32 one per 256 of those, their code
+/* Two elements per byte, a code book, an 8-bit absmax per 64, an fp32 one per 256 of those, their code
  * book and offset (quantize_4bit); without double quantisation an fp32 absmax per 64. */
 static size_t four_bit_blocks(const struct oom_packed *w, uint64_t *block)
 {
@@ -27,7 +27,7 @@ static size_t four_bit_blocks(const struct oom_packed *w, uint64_t *block)
 	return 6;
 }
 
-/* A byte an element; the scales are a buffer of the layer. */
+/* A byte per element; the scales are a buffer of the layer. */
 static size_t int8_blocks(const struct oom_packed *w, uint64_t *block)
 {
 	block[0] = w->n;
@@ -52,7 +52,7 @@ static size_t bytes_in_groups(const struct oom_packed *w, uint64_t *block)
 	return 3;
 }
 
-/* Two elements a byte; for every group a scale and a zero point in 16 bit. */
+/* Two elements per byte; for every group a scale and a zero point in 16 bit. */
 static size_t halves_in_groups(const struct oom_packed *w, uint64_t *block)
 {
 	block[0] = (w->n + 1) / 2;

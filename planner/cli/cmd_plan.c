@@ -133,7 +133,7 @@ static const struct oom_option options[] = {
 	 .metavar = "WORD",
 	 .choice = oom_objective_choice,
 	 .unset = "time",
-	 .summary = "what the search prefers after the class of the changes; price: GPU-seconds a "
+	 .summary = "what the search prefers after the class of the changes; price: GPU-seconds per "
 		    "sample, fewer GPUs allowed",
 	 .aliases = OOM_PREFER_ALIASES},
 	{.name = "plot",
@@ -147,7 +147,7 @@ static const struct oom_option options[] = {
 	 .offset = offsetof(struct oom_job, ladder),
 	 .summary = "every rung of the ladder, with its cost, setting and source"},
 	OOM_OPTION_JSON,
-	OOM_OPTION_CSV("print CSV, one row a rung"),
+	OOM_OPTION_CSV("print CSV, one row per rung"),
 	OOM_OPTIONS_COMMON,
 	OOM_OPTIONS_END,
 };

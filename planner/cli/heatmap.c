@@ -247,7 +247,7 @@ static void mark(FILE *out, enum state s, int n)
 		fputs("\033[0m", out);
 }
 
-/* Labels of columns that have no room side by side: a letter a line, from the top down. */
+/* Labels of columns that have no room side by side: a letter per line, from the top down. */
 static void labels_down(FILE *out, const struct map *m, int left, int lines, int each)
 {
 	char buf[OOM_VALUE_SIZE];

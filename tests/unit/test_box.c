@@ -60,7 +60,7 @@ static void test_scenarios(void **state)
 	 * 35.6 GB; 24 GB cannot hold it */
 	assert_true(fits("Llama-2-70B", "RTX-6000-Ada", 1, qlora, OOM_NUMERICS));
 	assert_false(fits("Llama-2-70B", "RTX-4090", 1, qlora, OOM_NUMERICS));
-	/* 70 B on 8 x 80 GB: 8 B a parameter is 69 GB a card, too tight beside what is gathered;
+	/* 70 B on 8 x 80 GB: 8 B per parameter is 69 GB per card, too tight beside what is gathered;
 	 * with an 8-bit optimizer (52 GB) or offload it fits */
 	assert_true(fits("Llama-2-70B", "H100-SXM5-80GB", 8, full, OOM_PLACEMENT));
 	assert_false(fits("Llama-2-70B", "H100-SXM5-80GB", 1, full, OOM_NUMERICS));

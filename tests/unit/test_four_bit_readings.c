@@ -72,7 +72,7 @@ static void fp16_costs_what_bf16_costs(void **state)
 }
 
 /* Commit c3a069c: transformers 4.39.3, torch 2.2.2, bitsandbytes 0.43.1, whose products keep their inputs.  A reentrant
- * checkpoint runs its layers without a graph, so that only the layer that is run again does: 0.9 GiB a sample otherwise. */
+ * checkpoint runs its layers without a graph, so that only the layer that is run again does: 0.9 GiB per sample otherwise. */
 static void reentrant_checkpoints_keep_no_inputs(void **state)
 {
 	static const struct {

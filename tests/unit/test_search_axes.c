@@ -189,7 +189,7 @@ static bool same(const struct oom_plan *a, const struct oom_plan *b)
 	return true;
 }
 
-/* Nothing changed is what was asked; any one change is another plan, of as many sequences a step, told by
+/* Nothing changed is what was asked; any one change is another plan, of as many sequences per step, told by
  * a knob in which the two differ.  Whether it breaks a rule is asked where it is priced: some do, which is
  * why the count is of those that do not. */
 static void one_change_at_a_time(void **state)

@@ -98,7 +98,7 @@ static void casts(void **state)
 		wide = oom_step_time(&p, &e, &g);
 		p.fp8 = OOM_FP8_TENSORWISE;
 		narrow = oom_step_time(&p, &e, &g);
-		/* 4 bytes an element, at the memory's speed */
+		/* 4 bytes per element, at the memory's speed */
 		assert_true(fabs(narrow.part_s[OOM_TIME_TRAFFIC] * 1e9 * g.bandwidth_gb_s * oom_card_class(&g)->memory /
 					 (4 * e.work.written) - 1) < 1e-9);
 		gain[i] = wide.total_s / narrow.total_s;

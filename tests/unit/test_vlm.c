@@ -116,7 +116,7 @@ static void images_cost(void **state)
 	assert_int_equal(e[2].grad_bytes, e[1].grad_bytes);
 	assert_true(e[1].saved_bytes > e[0].saved_bytes);
 	assert_true(e[2].saved_bytes > e[1].saved_bytes);
-	/* inputs: 3 x 56 x 56 elements an image, 2 bytes each */
+	/* inputs: 3 x 56 x 56 elements per image, 2 bytes each */
 	assert_int_equal(e[1].input_bytes, e[0].input_bytes + 3 * 56 * 56 * 2);
 	assert_int_equal(e[2].input_bytes, e[1].input_bytes + 3 * 56 * 56 * 2);
 }

@@ -58,7 +58,7 @@ static void work(void **state)
 	assert_true(fabs(e.work.product_flops / (6 * n * matrices) - 1) < 1e-9);
 	assert_true(fabs(e.work.attention_flops / (16 * n * 2 * 2048 * 512 * 3.5) - 1) < 1e-9);
 	assert_true(e.work.fp32_flops == 0 && e.work.batched_flops == 0);
-	/* a layer writes 23,552 elements a token forward and 20,480 as gradients of inputs, the head 128,256 and 2,048;
+	/* a layer writes 23,552 elements per token forward and 20,480 as gradients of inputs, the head 128,256 and 2,048;
 	 * its products' inner sizes are the same two sums */
 	assert_true(fabs(e.work.written / (n * 834816) - 1) < 1e-9 && fabs(e.work.depth / 834816 - 1) < 1e-9);
 	/* without a fused kernel: both halves, in two batched products with two gradients each */
@@ -137,7 +137,7 @@ static void megatron(void **state)
 	assert_true(fabs(one.work.streamed / (14 * 1235814400.0) - 1) < 0.01);
 	/* the backward ones travel beside the weights' gradients: two of four */
 	assert_true(one.work.tensor_behind == 0 && fabs(two.work.tensor_behind - 0.5) < 1e-9);
-	/* two all-reduces forward and two backward a layer: 2 (t - 1) / t of n h 16-bit elements */
+	/* two all-reduces forward and two backward per layer: 2 (t - 1) / t of n h 16-bit elements */
 	assert_true(fabs(two.work.tensor_bytes / (16 * 4 * n * h * 2) - 1) < 1e-9);
 	p.tp = 1;
 	p.sp = 0;
@@ -148,7 +148,7 @@ static void megatron(void **state)
 	assert_true(two.work.pipeline_bytes == 2 * n * h * 2);
 }
 
-/* Products of several experts are grouped; one expert a rank is a product as any other. */
+/* Products of several experts are grouped; one expert per rank is a product as any other. */
 static void experts_alone(void **state)
 {
 	struct oom_plan p = oom_plan_default();

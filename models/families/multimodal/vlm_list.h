@@ -1,4 +1,4 @@
-/* One line a composition: COMPOSITION(type, keys of the sub configs, what emits the rest,
+/* One line per composition: COMPOSITION(type, keys of the sub configs, what emits the rest,
  * flags); REMOTE the same of a type whose code lies in its models' repositories.  Read several times. */
 COMPOSITION("aria", TEXT_VISION, oom_emit_aria, 0)
 COMPOSITION("audioflamingo3", TEXT_AUDIO, oom_emit_flamingo, OOM_VLM_AUDIO)

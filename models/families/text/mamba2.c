@@ -78,7 +78,7 @@ static struct oom_val bamba_mlp(struct oom_tape *t, const struct oom_arch *a, ui
 
 /* ---- layers ---- */
 
-/* Mamba 2 and Nemotron-H: one mixer a layer. */
+/* Mamba 2 and Nemotron-H: one mixer per layer. */
 static struct oom_val single_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				   struct oom_val x)
 {

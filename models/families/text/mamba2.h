@@ -12,7 +12,7 @@ struct mamba2_kind {
 	const struct oom_key_row *keys;         /* the mixer's, whose words differ */
 	const char *d_head, *expand, *ssm_act, *act;    /* more of them */
 	const char *layer_list;         /* key of the layers' types; NULL: none */
-	bool single;                    /* one mixer a layer, no attention beside it in another */
+	bool single;                    /* one mixer per layer, no attention beside it in another */
 	bool attention;                 /* some layers, or all, have attention or feed-forwards */
 	bool both;                      /* Mamba 2 and attention side by side (Falcon-H1) */
 	bool multipliers;               /* of embeddings and logits (Granite, Falcon-H1) */

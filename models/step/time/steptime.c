@@ -36,7 +36,7 @@
 
 /* bitsandbytes' kDequantizeBlockwise finds each of 16 values through a tree of branches, on other units than the tensor
  * cores' (1.4 to 2.1 times as fast without the branches on an A100 and an H100, hardly on an A10 or an RTX 4090, whose memory it
- * waits for: bitsandbytes pull request 1747); two elements a byte read, 2 bytes written.  Fitted to LoRA over
+ * waits for: bitsandbytes pull request 1747); two elements per byte read, 2 bytes written.  Fitted to LoRA over
  * 13 billion NF4 weights and 112 tokens on an A100 (litgpt, tutorials/resource-tables.md). */
 #define UNPACK_BYTES 2.5
 #define UNPACK_WORK 130.0               /* fp32 operations an element, at 0.85 of the units */
