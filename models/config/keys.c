@@ -1,6 +1,8 @@
 /* Reading rows of config keys; keys.h says what a row is. */
 #include "keys.h"
 
+#include <stdio.h>
+
 static uint64_t count_at(const struct oom_arch *a, uint16_t at)
 {
 	return *(const uint64_t *)(const void *)((const unsigned char *)a + at);
@@ -56,6 +58,12 @@ void oom_check_heads(struct oom_arch *a)
 	if (a->n_heads && a->d_model % a->n_heads)
 		oom_read_fail(&a->rd, "hidden_size (%llu) is not a multiple of num_attention_heads (%llu)",
 			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
+}
+
+void oom_warn_kernels(struct oom_arch *a, const char *without, const char *with)
+{
+	snprintf(a->warning, sizeof(a->warning),
+		 "%s: counted as it runs without %s; with %s training needs far less.", a->model_type, without, with);
 }
 
 void oom_check_experts(struct oom_arch *a)

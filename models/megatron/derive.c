@@ -52,7 +52,7 @@ static enum oom_status check(const struct oom_megatron *m, struct oom_error *err
 	const int64_t model = m->tp * m->pp * m->cp;
 
 	if (!m->layers && !(m->stack == OOM_MG_T5 && m->encoder_layers && m->decoder_layers))
-		return oom_error_set(err, OOM_ERR_INVALID, "layers: missing");
+		return oom_error_set(err, OOM_ERR_INVALID, "layers: the launch names none");
 	if (m->heads % m->tp)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "tp: %lld attention heads do not divide over %lld "
@@ -60,7 +60,7 @@ static enum oom_status check(const struct oom_megatron *m, struct oom_error *err
 				     (long long)m->heads, (long long)m->tp);
 	if (m->hidden % m->tp || m->ffn_hidden % m->tp)
 		return oom_error_set(err, OOM_ERR_INVALID,
-				     "tp: hidden %lld or ffn %lld do not divide by %lld",
+				     "tp: hidden %lld and ffn %lld have to be multiples of %lld",
 				     (long long)m->hidden, (long long)m->ffn_hidden,
 				     (long long)m->tp);
 	if (m->query_groups % m->tp && m->tp % m->query_groups)
@@ -75,11 +75,11 @@ static enum oom_status check(const struct oom_megatron *m, struct oom_error *err
 				     (long long)m->cp);
 	if (m->seq % (m->cp > 1 ? 2 * m->cp : 1))
 		return oom_error_set(err, OOM_ERR_INVALID,
-				     "cp: a sequence of %lld does not divide by 2 x %lld",
+				     "cp: a sequence of %lld is not a multiple of 2 x %lld",
 				     (long long)m->seq, (long long)m->cp);
 	if (m->experts && (m->experts % m->ep || m->n_gpus % (m->etp * m->ep * m->pp)))
 		return oom_error_set(err, OOM_ERR_INVALID,
-				     "ep: %lld experts over %lld ranks on %lld GPUs",
+				     "ep: %lld experts do not divide over %lld expert-parallel ranks on %lld GPUs",
 				     (long long)m->experts, (long long)m->ep, (long long)m->n_gpus);
 	return oom_mg_check_stages(m, err);
 }

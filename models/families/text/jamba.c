@@ -1,7 +1,5 @@
 /* Jamba: Mamba layers, every eighth softmax attention without positions, every other feed-forward a
  * mixture. Reference: transformers 5.12, models/jamba/modeling_jamba.py. */
-#include <stdio.h>
-
 #include "blocks/decoder.h"
 #include "blocks/mixers.h"
 #include "config/keys.h"
@@ -58,9 +56,7 @@ static void jamba_parse(struct oom_arch *a)
 	m = mixer_of(a);
 	if (!oom_selective_check(r, &m))
 		return;
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels; with them training needs far less.",
-		 a->model_type);
+	oom_warn_kernels(a, "the mamba_ssm and causal_conv1d kernels", "them");
 }
 
 static struct oom_val jamba_feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,

@@ -164,7 +164,6 @@ static struct oom_val llama_sequential(struct oom_frame *f, const struct oom_arc
 	return llama_join(t, a, x, h);
 }
 
-/* torch's default type while from_pretrained makes the model. */
 static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct llama_layer *l = ctx;
@@ -179,6 +178,7 @@ static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t 
 
 	for (uint64_t j = 0; j < k->layer_frequencies; j++)
 		oom_buffer(t, at.rot_dim / 2, OOM_F32);
+	/* in torch's default type, which is the loaded one while from_pretrained makes the model */
 	if (k->tables_kept && t->plan->rope_tables >= (int64_t)k->tables_kept)
 		for (int j = 0; j < 2; j++)
 			oom_buffer(t, a->max_positions * at.rot_dim, oom_loaded_dtype(t->plan));

@@ -2,8 +2,6 @@
  * (selective.c).  transformers takes an associative scan where the step is traced (torch.compile)
  * and a loop over the tokens elsewhere; the scan keeps more.  The knob `scan` says which.
  * Reference: transformers 5.12, models/{mamba,falcon_mamba}/modeling_*.py, slow_forward. */
-#include <stdio.h>
-
 #include "blocks/mixers.h"
 #include "config/keys.h"
 
@@ -69,9 +67,7 @@ static void mamba_parse(struct oom_arch *a)
 	m = mamba_mixer(a);
 	if (!oom_selective_check(r, &m))
 		return;
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels (--scan: traced or eager); with them training needs far less.",
-		 a->model_type);
+	oom_warn_kernels(a, "the mamba_ssm and causal_conv1d kernels (--scan: traced or eager)", "them");
 }
 
 struct mamba_layer {

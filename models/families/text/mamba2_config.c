@@ -1,5 +1,4 @@
 /* What the configs of Mamba 2 and its mixtures with attention say. */
-#include <stdio.h>
 #include <string.h>
 
 #include "mamba2.h"
@@ -188,7 +187,5 @@ void mamba2_parse(struct oom_arch *a)
 	m = mamba2_ssd(a);
 	if (!oom_ssd_check(r, &m))
 		return;
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels; with them training needs far less.",
-		 a->model_type);
+	oom_warn_kernels(a, "the mamba_ssm and causal_conv1d kernels", "them");
 }

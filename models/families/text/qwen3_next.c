@@ -2,7 +2,6 @@
  * experts), OLMo Hybrid. Reference: transformers 5.12,
  * models/{qwen3_next,qwen3_5,qwen3_5_moe,olmo_hybrid}/modeling_*.py, without the
  * flash-linear-attention and causal_conv1d kernels. */
-#include <stdio.h>
 #include <string.h>
 
 #include "config/keys.h"
@@ -88,8 +87,7 @@ static void delta_net_parse(struct oom_arch *a)
 		parse_experts(a, kind);
 	parse_linear(a, kind);
 	parse_layers(a, kind);
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: counted as it runs without the flash-linear-attention kernels; with them training needs far less.", a->model_type);
+	oom_warn_kernels(a, "the flash-linear-attention kernels", "them");
 }
 
 static struct oom_val full_attention(struct oom_tape *t, const struct oom_decoder_layer *l,

@@ -1,8 +1,6 @@
 /* RWKV (version 4): token shifts, a recurrence over the tokens in fp32, squared ReLU.
  * Reference: transformers 5.12, models/rwkv/modeling_rwkv.py, rwkv_linear_attention_cpu: the loop
  * that runs without the custom CUDA kernel (which keeps keys, values and the result only). */
-#include <stdio.h>
-
 #include "blocks/decoder.h"
 #include "blocks/mixers.h"
 #include "config/keys.h"
@@ -25,10 +23,7 @@ static void rwkv_parse(struct oom_arch *a)
 	own->width = own->width ? own->width : a->d_model;
 	a->d_ff = a->d_ff ? a->d_ff : 4 * a->d_model;
 	a->kind[0] = 1;                         /* a norm of its own before the first */
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: counted as it runs without its custom CUDA kernel; with it training needs "
-		 "far less.",
-		 a->model_type);
+	oom_warn_kernels(a, "its custom CUDA kernel", "it");
 }
 
 /* hidden * mix + shifted * (1 - mix); both are borrowed. */

@@ -1,6 +1,5 @@
 /* Zamba: Mamba layers (Zamba 2: Mamba 2), every few of them after a transformer block whose weights
  * all such layers share. Reference: transformers 5.12, models/{zamba,zamba2}/modeling_*.py. */
-#include <stdio.h>
 #include <string.h>
 
 #include "blocks/mixers.h"
@@ -170,9 +169,7 @@ static void zamba_parse(struct oom_arch *a)
 	if (!kind->check(a) || a->rd.status)
 		return;
 	parse_layers(a);
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: counted as it runs without the mamba_ssm and causal_conv1d kernels; with them training needs far less.",
-		 a->model_type);
+	oom_warn_kernels(a, "the mamba_ssm and causal_conv1d kernels", "them");
 }
 
 struct zamba_layer {
