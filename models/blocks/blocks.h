@@ -25,6 +25,8 @@ struct oom_rope oom_name_tables(struct oom_frame *f, struct oom_rope r);
  * once merged. */
 struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dtype dt,
 				   unsigned buffers, bool merged);
+/* Whichever of the two the architecture's positions call for, with frequencies that are read and kept. */
+struct oom_rope oom_rope_tables_of(struct oom_tape *t, const struct oom_arch *a, uint64_t dim, enum oom_dtype dt);
 /* What every layer gets; a family that shares more begins a struct of its own with it. */
 struct oom_decoder_layer {
 	const struct oom_arch *a;

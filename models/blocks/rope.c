@@ -52,6 +52,13 @@ struct oom_rope oom_rope_tables_3d(struct oom_tape *t, uint64_t dim, enum oom_dt
 	return tables(t, t->m_bs, 3, merged ? 1 : 3, dim, dt, buffers);
 }
 
+struct oom_rope oom_rope_tables_of(struct oom_tape *t, const struct oom_arch *a, uint64_t dim, enum oom_dtype dt)
+{
+	if (a->rope_axes)
+		return oom_rope_tables_3d(t, dim, dt, 2, a->rope_axes != OOM_ROPE_3D_LAYER);
+	return oom_rope_tables(t, dim, dt, 2);
+}
+
 struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r,
 			      uint64_t heads, uint64_t head_dim, uint64_t rot_dim)
 {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frame.h"
 #include "tape.h"
 
 struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c)
@@ -243,12 +244,33 @@ static struct oom_val stretch(struct oom_tape *t, uint32_t first, uint32_t n, co
 	return x;
 }
 
+/* The first n layers of a decoder, behind all of which but perhaps the last something is done to what they return: their
+ * own result has a name until the next one's is there. */
+static struct oom_val first_of(struct oom_tape *t, const struct oom_behind *behind, uint32_t n, const uint8_t *kind,
+			       oom_block_fn fn, const void *ctx, struct oom_val x)
+{
+	struct oom_frame f = {.t = t};
+	struct oom_val returned = oom_none();
+
+	for (uint32_t i = 0; i < n && !t->status; i++) {
+		x = stretch(t, i, 1, kind, fn, ctx, x);
+		oom_forget(&f, returned);
+		if (i == behind->n)
+			break;
+		returned = oom_name(&f, x);
+		x = behind->fn(t, behind->ctx, i, returned);
+	}
+	return oom_leave(&f, x);
+}
+
 struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *kind,
 				oom_block_fn fn, const void *ctx, size_t ctx_size, struct oom_val x)
 {
 	const uint32_t limit = t->expand ? OOM_MAX_EXPANDED : OOM_MAX_STACK,
 		       last = t->plan->train_last < n ? (uint32_t)t->plan->train_last : 0;
 	struct oom_selection *s = &t->selection;
+	const struct oom_behind behind = t->behind;
+	uint32_t i = 0;
 
 	if (n > limit) {
 		oom_tape_fail(t, OOM_ERR_LIMIT, "%u layers: more than %u (num_hidden_layers, encoder_layers, decoder_layers)",
@@ -263,8 +285,19 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 		s->stack = s->stacks[s->part]++;
 		s->depth = n;
 	}
+	t->behind.fn = NULL;
+	if (behind.fn) {
+		i = behind.n < n ? behind.n + 1 : n;
+		x = first_of(t, &behind, i, kind, fn, ctx, x);
+	}
 	/* those that train are not like those that do not */
-	if (last)
-		x = stretch(t, 0, n - last, kind, fn, ctx, x);
-	return stretch(t, last ? n - last : 0, last ? last : n, kind, fn, ctx, x);
+	if (last && i < n - last) {
+		x = stretch(t, i, n - last - i, kind, fn, ctx, x);
+		i = n - last;
+	}
+	if (i < n)
+		x = stretch(t, i, n - i, kind, fn, ctx, x);
+	if (behind.fn)
+		behind.over(t, behind.ctx);
+	return x;
 }

@@ -91,7 +91,8 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 		t->frozen = t->fused = t->depth_asked = false;
 	t->shift = OOM_SHIFT_LABELS;
 	t->merge = NULL;
-	t->pixels = 0;
+	t->behind.fn = NULL;
+	t->pixels = t->pixel_mask = 0;
 	t->token_types = t->typed_mask = false;
 	t->amp = false;
 	t->leaf = (struct oom_leaf){.x = oom_none(), .copy = oom_none()};

@@ -129,7 +129,16 @@ struct oom_tape {
 	 * images */
 	struct oom_val (*merge)(struct oom_tape *t, void *ctx, struct oom_val x);
 	void *merge_ctx;
+	/* changes what the first n layers of the next stack return, from outside of them and of their checkpoints, and is told
+	 * when the stack is over; NULL: nothing does */
+	struct oom_behind {
+		struct oom_val (*fn)(struct oom_tape *t, void *ctx, uint32_t layer, struct oom_val x);
+		void (*over)(struct oom_tape *t, void *ctx);
+		void *ctx;
+		uint32_t n;
+	} behind;
 	uint64_t pixels;        /* image elements that a sample brings along (besides its text) */
+	uint64_t pixel_mask;    /* and whole numbers that say which of them are padding */
 	bool token_types;       /* and a type of every token */
 	/* masks are made whatever a kernel could do without, for images are attended both ways */
 	bool typed_mask;

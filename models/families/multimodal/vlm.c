@@ -216,10 +216,10 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	struct oom_emit *e = ctx;
 	const struct oom_dim d = {x.width, x.text};
 	const unsigned flags = e->v->kind->flags;
-	struct oom_val f, mask;
+	struct oom_val f;
 
 	e->merged = true;
-	t->pixels = 0;
+	t->pixels = t->pixel_mask = 0;
 	t->selection.part = OOM_PART_TOWER;
 	f = e->v->kind->emit(e);
 	t->selection.part = OOM_PART_TEXT;
@@ -234,9 +234,11 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	check_length(t, f, d.n);
 	f = oom_name(e->output, f);
 	t->scope = "model";
-	mask = oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8);
-	x = oom_op_masked(t, "masked_scatter", x, mask);
-	return oom_op_add_inplace(t, x, oom_op_expand(t, f, t->m_bs, d));
+	e->tokens = oom_name(e->output, oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8));
+	x = oom_op_masked(t, "masked_scatter", x, e->tokens);
+	x = oom_op_add_inplace(t, x, oom_op_expand(t, f, t->m_bs, d));
+	oom_deepstack(e);
+	return x;
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
@@ -259,7 +261,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		t->merge = merge;
 		/* cppcheck-suppress autoVariables ; given up below, before this returns */
 		t->merge_ctx = &e;
-		t->token_types = t->typed_mask = flags & OOM_VLM_TYPES;
+		t->token_types = flags & (OOM_VLM_TYPES | OOM_VLM_KINDS);
+		t->typed_mask = flags & OOM_VLM_TYPES;
 		if (!(flags & OOM_VLM_EXACT))
 			t->warning = "the images' part of the step is approximated for this model "
 				     "type";
@@ -280,6 +283,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 			      "images are not modelled with the text model \"%s\"", v->text->name);
 	t->merge = NULL;
 	t->merge_ctx = NULL;
+	t->behind.fn = NULL;
 	return oom_leave(&output, loss);
 }
 

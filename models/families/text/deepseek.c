@@ -268,7 +268,7 @@ static struct oom_val deepseek_prepare(struct oom_frame *f, const struct oom_arc
 							   t->m_s, t->m_s),
 					  oom_any_layer(t, a, DEEPSEEK_SLIDES,
 							i ? DEEPSEEK_SLIDES : 0));
-	base->rope = oom_rope_tables(t, rot, k->complex_rope ? OOM_F32 : dt, 2);
+	base->rope = oom_rope_tables_of(t, a, rot, k->complex_rope ? OOM_F32 : dt);
 	base->rope = oom_name_tables(f, base->rope);
 	return x;
 }

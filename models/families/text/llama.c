@@ -224,10 +224,8 @@ static void llama_shares(struct oom_frame *f, struct llama_layer *l, enum oom_dt
 		l->mask[i] = oom_none();
 	}
 	l->rope = l->local = none;
-	if (a->rope_axes)
-		l->rope = oom_rope_tables_3d(t, rot, dt, 2, a->rope_axes != OOM_ROPE_3D_LAYER);
-	else if (!k->layer_tables && (!k->local_tables || oom_any_layer(t, a, SLIDES, 0)))
-		l->rope = oom_rope_tables(t, rot, k->tables_fp32 ? OOM_F32 : dt, 2);
+	if (a->rope_axes || (!k->layer_tables && (!k->local_tables || oom_any_layer(t, a, SLIDES, 0))))
+		l->rope = oom_rope_tables_of(t, a, rot, k->tables_fp32 && !a->rope_axes ? OOM_F32 : dt);
 	l->rope = shared_rope(f, l->rope);
 	if (k->local_tables && a->window && oom_any_layer(t, a, SLIDES, SLIDES))
 		l->local = shared_rope(f, oom_rope_tables(t, a->head_dim, dt, 2));

@@ -20,7 +20,7 @@
 	.views_late = true
 #define PHI3 .fused_qkv = true, .mlp = oom_llama_fused_mlp, .dropout = "resid_pdrop"
 #define GLM \
-	.mlp = oom_llama_fused_mlp, .bias = OOM_BIAS_PROJECTIONS, .rotary = 0.5, .rope_spread = true
+	.mlp = oom_llama_fused_mlp, .bias = OOM_BIAS_PROJECTIONS, .rotary = 0.5, .rope_cat = true, .rope_spread = true
 
 #define NAMES(...) .names = &(const struct oom_llama_norm_names){__VA_ARGS__}
 #define HUNYUAN                                                                                              \

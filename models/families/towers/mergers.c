@@ -30,9 +30,16 @@ struct oom_val oom_emit_qwen(struct oom_emit *e)
 	const uint64_t out = oom_read_count(r, w.out ? w.out : "out_hidden_size", 1),
 		       deep = w.no_deepstack ? 0 : oom_read_items(r, "deepstack_visual_indexes", 0);
 
-	for (uint64_t i = 0; i < deep && i < 64; i++) {
+	if (deep > OOM_DEEPEST)
+		oom_read_fail(r, "\"%sdeepstack_visual_indexes\": %llu layers, at most %d are modelled", r->prefix,
+			      (unsigned long long)deep, OOM_DEEPEST);
+	for (uint64_t i = 0; i < deep && i < OOM_DEEPEST; i++) {
 		e->t->selection.layer = (int64_t)i;     /* in deepstack_merger_list */
-		oom_discard(e->t, merger(e, &w, x, out, true));
+		e->deep[i] = merger(e, &w, x, out, true);
+		if (e->merged)                          /* the text model takes them */
+			e->n_deep = (uint32_t)i + 1;
+		else
+			oom_discard(e->t, e->deep[i]);
 		e->t->selection.layer = -1;
 		e->m_tokens = tokens;
 		e->m_len = len;

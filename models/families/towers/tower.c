@@ -68,8 +68,12 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	project_qkv(t, w, y, p);
 	p[0] = qk_norm(t, w, "q_norm", p[0]);
 	p[1] = qk_norm(t, w, "k_norm", p[1]);
-	for (int j = 0; j < 3; j++)
+	for (int j = 0; j < 3; j++) {
 		p[j] = oom_op_heads(t, p[j]);
+		/* of one image alone the heads are a batch, however they lie: products take them as they are */
+		if (w->apart && t->plan->attn == OOM_ATTN_EAGER)
+			p[j].perm = false;
+	}
 	if (w->rope) {                          /* in fp32, cast back */
 		const enum oom_dtype dt = (enum oom_dtype)p[0].dt;
 
@@ -81,8 +85,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		}
 	}
 	p[0] = oom_attention_core(t, &at, p[0], p[1], p[2]);
-	if (w->qwen && t->plan->attn != OOM_ATTN_FLASH)
-		/* each image is attended by itself, the results joined */
+	if (w->apart && t->plan->attn != OOM_ATTN_FLASH)
 		p[0] = oom_op_copy(t, "cat", p[0]);
 	p[0] = oom_op_linear(t, w->o, p[0], d, w->o_bias ? OOM_BIAS : 0);
 	oom_forget(&f, y);
@@ -165,9 +168,13 @@ static struct oom_val patch_rows(struct oom_emit *e, const struct oom_tower *w, 
 	const struct oom_dim d = {w->d, "hidden_size"};
 	struct oom_val x = oom_pixel_values(t, e->m_images, n * cut), token = oom_none();
 
-	if (e->merged)
+	if (e->merged) {
 		t->pixels += (uint64_t)t->plan->images * n * cut;
+		t->pixel_mask += w->selects ? (uint64_t)t->plan->images * n * w->patch * w->patch : 0;
+	}
 	t->scope = "embeddings";
+	if (w->selects)                         /* pixel_values[real_images_inds] */
+		x = oom_op_copy(t, "index", x);
 	if (w->class_token)
 		token = oom_param(t, named(w->token, "class_embedding"), 0, w->d, 0);
 	oom_tower_tokens(e, n);
@@ -211,6 +218,8 @@ static void tell_layers(struct oom_frame *f, struct oom_emit *e, const struct oo
 
 	for (int i = 0; i < 2 && w->table; i++)
 		oom_buffer(t, w->side / w->patch * (w->side / w->patch) * w->head_dim, OOM_F32);
+	if (w->frequencies)                     /* of half a head, for height and width alike */
+		oom_buffer(t, w->head_dim / 4, OOM_F32);
 	if (w->rope) {
 		l->rope.cos = oom_new(t, "cos", e->m_tokens, head, OOM_F32);
 		l->rope.sin = oom_new(t, "sin", e->m_tokens, head, OOM_F32);
@@ -218,6 +227,9 @@ static void tell_layers(struct oom_frame *f, struct oom_emit *e, const struct oo
 	}
 	l->m_tokens = e->m_tokens;
 	l->m_len = e->m_len;
+	if (w->padded && t->plan->padding_mask && t->plan->attn != OOM_ATTN_FLASH)
+		l->mask = oom_name_shared(f, oom_new(t, "patches that are there", oom_mono_mul(t, e->m_tokens, l->m_len), D(1),
+						     t->plan->attn == OOM_ATTN_SDPA ? OOM_U8 : (enum oom_dtype)dt));
 	if (!w->joined)
 		return;
 	l->m_len = oom_len_const(t, t->m_b, (e->images ? (uint64_t)t->plan->images : 1) * n);

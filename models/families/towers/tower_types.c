@@ -14,13 +14,13 @@
 #define CLIP BIASES, FC, .class_token = true, .learned = true, .pre_norm = true, .post_norm = true
 #define NUMBERED .norms = {"layer_norm1", "layer_norm2"}
 #define SIGLIP BIASES, FC, NUMBERED, .patch_bias = true, .post_norm = true
-#define QWEN BIASES, .qwen = true, .rope = true, .o = "proj", .patches = "proj"
+#define QWEN BIASES, .qwen = true, .apart = true, .rope = true, .frequencies = true, .o = "proj", .patches = "proj"
 #define QWEN3 \
 	QWEN, .times = true, .fused_qkv = true, .norm = OOM_NORM_LAYER, .patch_bias = true, \
 		.learned = true, .up = "linear_fc1", .down = "linear_fc2", .places = "pos_embed", \
 		.merger = {"norm", "linear_fc1", "linear_fc2"}
 #define GLM \
-	GATED, .qwen = true, .fused_qkv = true, .rope = true, .times = true, .patch_bias = true, \
+	GATED, .qwen = true, .apart = true, .fused_qkv = true, .rope = true, .frequencies = true, .times = true, .patch_bias = true, \
 		.post_norm = true, .o = "proj", .patches = "proj"
 
 static const struct oom_tower
@@ -28,10 +28,11 @@ static const struct oom_tower
 	llama4 = {CLIP, .norms = {"input_layernorm", "post_attention_layernorm"}, .pre = "layernorm_pre",
 		  .post = "layernorm_post", .patch_last = true, .rope = true, .o = "o_proj"},
 	siglip = {SIGLIP, .learned = true, .o = "out_proj"},
+	idefics = {SIGLIP, .learned = true, .selects = true, .padded = true, .o = "out_proj"},
 	siglip_pooled = {SIGLIP, .learned = true, .place_ids = true, .pool = true, .o = "out_proj"},
-	siglip2 = {SIGLIP, .learned = true, .pool = true, .patch_last = true, .o = "out_proj"},
-	paddle = {SIGLIP, .learned = true, .place_ids = true, .rope = true, .o = "out_proj"},
-	video_llama = {SIGLIP, .rope = true, .o = "out_proj"},
+	siglip2 = {SIGLIP, .learned = true, .pool = true, .patch_last = true, .padded = true, .o = "out_proj"},
+	paddle = {SIGLIP, .learned = true, .place_ids = true, .apart = true, .rope = true, .frequencies = true, .o = "out_proj"},
+	video_llama = {SIGLIP, .apart = true, .rope = true, .frequencies = true, .o = "out_proj"},
 	janus = {SIGLIP, .learned = true, .place_ids = true, .o = "projection_layer"},
 	blip = {SIGLIP, .learned = true, .class_token = true, .fused_qkv = true, .o = "projection"},
 	pixtral = {GATED, .pre_norm = true, .rope = true, .table = true, .joined = true, .o = "o_proj",
@@ -120,8 +121,8 @@ static const struct tower_type {
 	{"clip_vision_model", &clip, NULL}, {"git_vision_model", &clip, NULL},
 	{"kosmos_2_vision_model", &clip, NULL}, {"idefics_vision", &clip, NULL},
 	{"siglip_vision_model", &siglip_pooled, read_siglip},
-	{"siglip2_vision_model", &siglip2, read_siglip2}, {"idefics2_vision", &siglip, NULL},
-	{"idefics3_vision", &siglip, NULL}, {"smolvlm_vision", &siglip, NULL},
+	{"siglip2_vision_model", &siglip2, read_siglip2}, {"idefics2_vision", &idefics, NULL},
+	{"idefics3_vision", &idefics, NULL}, {"smolvlm_vision", &idefics, NULL},
 	{"minicpmv4_6_vision", &siglip, NULL}, {"phi4_multimodal_vision", &siglip_pooled, NULL},
 	{"paddleocr_vl_vision", &paddle, NULL}, {"video_llama_3_vision", &video_llama, NULL},
 	{"janus_vision_model", &janus, read_janus}, {"blip_vision_model", &blip, NULL},

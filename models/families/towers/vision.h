@@ -10,6 +10,7 @@
 #include "blocks/blocks.h"
 
 #define OOM_PARTS 5     /* sub configs of one composition */
+#define OOM_DEEPEST 32  /* layers of a tower whose features a text model takes */
 
 /* A sub config: its place in the file and the defaults of its own model type. */
 struct oom_part {
@@ -48,6 +49,10 @@ struct oom_emit {
 	bool images;                            /* they are there */
 	bool merged;                            /* and features of theirs */
 	struct oom_frame *output;               /* of the model, which holds the features */
+	struct oom_val tokens;                  /* which of the tokens are an image's */
+	/* features of inner layers, which are added behind the text's first ones (deepstack.c) */
+	struct oom_val deep[OOM_DEEPEST];
+	uint32_t n_deep;
 	/* tokens of the tower running: all images', one image's */
 	uint16_t m_tokens, m_len;
 };
@@ -68,6 +73,9 @@ struct oom_tower {
 	/* rotary frequencies of all places are two buffers; the patches of all images are one sequence,
 	 * which an additive mask keeps apart (Pixtral) */
 	bool table, joined;
+	bool selects;                           /* images that are padding are left out: a copy of the others, and a mask of all pixels */
+	bool padded;                            /* images of a batch are padded to as many patches, which a mask hides */
+	bool frequencies;                       /* rotary frequencies of one place are a buffer */
 	bool pre_norm, post_norm;
 	bool pool;                              /* SigLIP's attention pooling,
 		which image features do not use */
@@ -76,9 +84,8 @@ struct oom_tower {
 	bool qk_norm, qk_norm_full, qk_layer_norm;      /* over each head,
 		or all; not an RMS norm */
 	bool scale;                             /* a learned factor per channel on both branches */
-	/* Qwen's manner: keys depth, num_heads, in_channels; modules q, k, v; every image attended by
-	 * itself */
-	bool qwen;
+	bool qwen;                              /* Qwen's manner: keys depth, num_heads, in_channels; modules q, k, v */
+	bool apart;                             /* every image is attended by itself, the results are joined */
 	bool no_deepstack;                      /* features of inner layers are not used */
 	enum oom_norm norm;
 	enum oom_act act;
@@ -101,6 +108,9 @@ void oom_tower_weights(struct oom_emit *e, size_t i, struct oom_tower *w);
 void oom_tower_tokens(struct oom_emit *e, uint64_t n);
 /* merge x merge tokens become one of merge^2 the width: a view of a permuted copy. */
 struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t merge);
+
+/* Has the text model add the features of inner layers, once its embeddings are there (deepstack.c). */
+void oom_deepstack(struct oom_emit *e);
 
 /* A side of an image or a patch: a number, or the first of a list. */
 uint64_t oom_read_side(struct oom_reader *r, const char *key, uint64_t def);
@@ -129,6 +139,8 @@ enum {
 	/* training takes token_type_ids; images attend to themselves both ways, so that masks are made
 	 * (modeling_gemma3.py create_causal_mask_mapping) */
 	OOM_VLM_TYPES = 512,
+	/* the step takes mm_token_type_ids, of which places in three axes are made (modeling_qwen2_vl.py get_rope_index) */
+	OOM_VLM_KINDS = 1024,
 	OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
 };
 const struct oom_composition *oom_composition_find(const char *type);
