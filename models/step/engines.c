@@ -81,6 +81,10 @@ static const struct oom_engine engines[] = {
 		 * 111, 118, 150 and 175 s with micro-batches of 6, 8, 10 and 12 are 36 s and 11.5 s for
 		 * each sequence */
 		.waits = true,
+		/* DeepSpeed's own figures of ZeRO-Offload: 1.5 billion parameters take 1.1 s and 3 billion 2.1 s of two ranks with their
+		 * cores bound (blogs/zenflow-corebinding/README.md), 7 billion 6.5 s of four (blogs/deepspeed-zenflow/README.md),
+		 * at 28 bytes each 29 to 42 GB/s */
+		.host_bytes_s = 35e9,
 		/* submodules are fetched and released by Python calls before and after each.  Not more than 0.2 ms of a
 		 * tensor, as Qwen-72B with adapters (1,300 tensors) takes 2.2 s for three passes over 256 tokens (QwenLM/Qwen,
 		 * README.md); 18,900 of 128 experts a layer as modules show (ms-swift, Megatron-SWIFT/Quick-start.md:

@@ -28,6 +28,7 @@ struct oom_engine {
 	bool fp32_master;               /* of 16-bit weights, when it divides */
 	bool fused_update;              /* one kernel updates many tensors whatever form of the optimizer is named */
 	bool waits;                     /* computes while it gathers and reduces less than it waits */
+	double host_bytes_s;            /* of a node's memory that its update on the CPU reaches; 0: as torch's fused one */
 	/* Hooks in Python gather and free divided weights, in every pass: what one takes, of a unit that is wrapped
 	 * (a layer, and each adapter's matrix; from stage 2 on), or of a tensor (from 3 on). */
 	double unit_hook_us, tensor_hook_us;

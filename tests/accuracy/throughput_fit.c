@@ -77,7 +77,7 @@ static void fit_class(size_t c, const double *w, const char *source, const doubl
 
 	for (int p = 0; p < FITTED; p++)
 		for (int way = 0; way < 2; way++) {
-			const double by = way ? 1 / step : step, limit = p == 1 ? 4 : p == 3 ? 0.95 : 1;
+			const double by = way ? 1 / step : step, limit = p == 1 ? 4 : p == 3 ? 0.95 : p == 0 ? 1.2 : 1;
 			double *const at = share(&all.cls[c], p), before = *at;
 			double now;
 

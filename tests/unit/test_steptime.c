@@ -284,7 +284,10 @@ static void intervals(void **state)
 	/* samples that share a sequence: how much of its attention is theirs */
 	q = p;
 	e.work.attention_flops = 1e15;
-	assert_true(fabs(factor(&q, &e, &a100) - factor(&p, &e, &a100)) < 1e-9);
+	/* of which version of FlashAttention, too; scores that are written are no version's */
+	q.attn = OOM_ATTN_EAGER;
+	assert_true(factor(&p, &e, &a100) > 1.05 * factor(&q, &e, &a100));
+	q = p;
 	q.packing = true;
 	assert_true(factor(&q, &e, &a100) > 1.1 * factor(&p, &e, &a100));
 	e.work.attention_flops = 0;
@@ -317,6 +320,9 @@ static void makers(void **state)
 	assert_string_equal(oom_card_class(&g)->name, "Hopper");
 	g.compute_capability = 8.7;
 	assert_string_equal(oom_card_class(&g)->name, "Ampere without HBM");
+	/* an RTX 5090's rows are not an Ada's: its units do more than their data sheet says */
+	g.compute_capability = 12;
+	assert_true(oom_card_class(&g)->products > 1);
 }
 
 static void words(void **state)

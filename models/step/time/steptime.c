@@ -28,9 +28,9 @@
  * an update of 1 billion parameters takes 47 ms on a V100, of 15.7 fp32 Tflop/s, where its bytes take 22 (Dettmers et al.
  * 2021, arXiv:2110.02861, table 5: Adam). */
 #define BLOCKWISE 630.0                 /* fp32 operations per parameter, at 0.85 of the units */
-/* DeepSpeedCPUAdam and torch's fused CPU Adam are bound by host memory: weights and states there and back and
- * the gradient, 28 bytes per parameter where two states and they are fp32 and half of that where an engine keeps no
- * fp32 copy of 16-bit weights, at about 100 GB/s of a node (deepspeed/ops/adam: 1 billion parameters in 0.3 s). */
+/* torch's fused CPU Adam is bound by host memory: weights and states there and back and the gradient, 28 bytes per
+ * parameter where two states and they are fp32 and half of that where an engine keeps no fp32 copy of 16-bit weights, at
+ * about 100 GB/s of a node (torchtune, README.md: Llama-3.1-70B).  An engine's own may reach less (../engines.c). */
 #define HOST_MEMORY 100e9
 #define DISK 3e9
 
@@ -282,7 +282,8 @@ static void update(struct step *s)
 
 	if (p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE) {
 		/* every rank of a node updates its part in the node's memory */
-		host += wide * (3 * (double)e->grad_bytes + 2 * (double)e->opt_bytes) / share * ranks / HOST_MEMORY;
+		host += wide * (3 * (double)e->grad_bytes + 2 * (double)e->opt_bytes) / share * ranks /
+			(engine->host_bytes_s > 0 ? engine->host_bytes_s : HOST_MEMORY);
 		host += ((double)e->grad_bytes + (double)e->param_bytes) / share / s->speed.pcie;
 		host += 2 * (double)e->nvme_bytes / DISK;
 	} else {
