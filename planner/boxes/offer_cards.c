@@ -17,95 +17,6 @@
 /* Lists round, and some count what a driver reports: B300 270 for 288, A10 22 for 24. */
 #define MEMORY_OFF 0.13
 
-/* The name behind the maker's and the product line's words: "AMD Instinct MI210". */
-static const char *without_maker(const char *s)
-{
-	static const char *const makers[] = {"nvidia", "geforce", "tesla", "amd", "instinct", "intel"};
-	const size_t blank = strcspn(s, " -_");
-
-	for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++)
-		if (blank == strlen(makers[i]) && s[blank] && !strncasecmp(s, makers[i], blank))
-			return without_maker(s + blank + 1);
-	return s;
-}
-
-/* Lower case letters and digits. */
-static void plain(const char *s, char *out, size_t size)
-{
-	size_t n = 0;
-
-	for (s = without_maker(s); *s && n + 1 < size; s++)
-		if (isalnum((unsigned char)*s))
-			out[n++] = (char)tolower((unsigned char)*s);
-	out[n] = 0;
-}
-
-/* How a card is built, and what memory sizes look like: what may follow a shortened name. */
-static bool only_form(const char *rest)
-{
-	static const char *const forms[] = {"pcie", "sxm", "nvlink", "baremetal", "hbm3e", "hbm3", "mega", "gb", "gib", "ws", "server", "blackwell", "nvl72", "nvl4", "onegcd"};
-
-	while (*rest) {
-		size_t skip = strspn(rest, "0123456789");
-
-		for (size_t i = 0; !skip && i < sizeof(forms) / sizeof(forms[0]); i++)
-			if (!strncmp(rest, forms[i], strlen(forms[i])))
-				skip = strlen(forms[i]);
-		if (!skip)
-			return false;
-		rest += skip;
-	}
-	return true;
-}
-
-/* 0: another card; more, the nearer the name is. */
-static int alike(const char *name, const char *card)
-{
-	const size_t n = strlen(name), c = strlen(card);
-
-	if (!strcmp(name, card))
-		return 3;
-	if (!strncmp(name, card, n) && !(isdigit((unsigned char)name[n - 1]) && isdigit((unsigned char)card[n])) &&
-	    only_form(card + n))
-		return 2;
-	/* "H100-SXM-80GB" for "H100-SXM5-80GB": the list says more */
-	if (c > 2 && !strncmp(name, card, c) && !(isdigit((unsigned char)card[c - 1]) && isdigit((unsigned char)name[c])) &&
-	    only_form(name + c))
-		return 1;
-	return 0;
-}
-
-static int named(const struct oom_gpu *g, const char *name)
-{
-	const char *const size = strrchr(g->name, '-');
-	char word[160], list[sizeof(g->aliases)], *at = list;
-	int best;
-
-	plain(g->name, word, sizeof(word));
-	best = alike(name, word);
-	/* "RTX2060" of 12 GB for "RTX-2060-12GB", "H100-SXM5" for "H100-SXM5-80GB" */
-	if (!best && size && strspn(size + 1, "0123456789") && !strcmp(size + 1 + strspn(size + 1, "0123456789"), "GB")) {
-		snprintf(list, sizeof(list), "%.*s", (int)(size - g->name), g->name);
-		plain(list, word, sizeof(word));
-		best = alike(name, word);
-		best = best > 2 ? 2 : best;
-	}
-	memcpy(list, g->aliases, sizeof(list));
-	list[sizeof(list) - 1] = 0;
-	while (*at && best < 3) {
-		const size_t len = strcspn(at, ";");
-		const bool more = at[len] == ';';
-		int how;
-
-		at[len] = 0;
-		plain(at, word, sizeof(word));
-		how = *word ? alike(name, word) : 0;
-		best = how > best ? how : best;
-		at += len + more;
-	}
-	return best;
-}
-
 static bool near(double a, double b)
 {
 	return fabs(a / b - 1) <= MEMORY_OFF;
@@ -146,7 +57,7 @@ static int32_t find_slice(const struct oom_gpus *gpus, const char *name, const c
 	int32_t found = -1;
 
 	snprintf(parent, sizeof(parent), "%.*s", (int)(slice - name), name);
-	plain(parent, word, sizeof(word));
+	oom_offer_plain(parent, word, sizeof(word));
 	mig = strstr(word, "mig");
 	if (mig)
 		*mig = 0;
@@ -154,16 +65,16 @@ static int32_t find_slice(const struct oom_gpus *gpus, const char *name, const c
 	memory = trailing_memory(parent);
 	if (!*parent || !strcmp(parent, "com"))
 		return -1;
-	plain(slice, want, sizeof(want));
+	oom_offer_plain(slice, want, sizeof(want));
 	for (size_t i = 0; i < gpus->n; i++) {
 		const char *of = strstr(gpus->items[i].name, " MIG ");
 		char mine[40], card[100];
 
 		if (!of)
 			continue;
-		plain(of + 5, mine, sizeof(mine));
+		oom_offer_plain(of + 5, mine, sizeof(mine));
 		snprintf(card, sizeof(card), "%.*s", (int)(of - gpus->items[i].name), gpus->items[i].name);
-		plain(card, word, sizeof(word));
+		oom_offer_plain(card, word, sizeof(word));
 		if (strcmp(mine, want) || strncmp(word, parent, strlen(parent)) ||
 		    (*memory && (strlen(word) < strlen(memory) ||
 				 strcmp(word + strlen(word) - strlen(memory), memory))))
@@ -176,7 +87,7 @@ static int32_t find_slice(const struct oom_gpus *gpus, const char *name, const c
 }
 
 /* "H100-80G-PCIe": the name without the part that states the memory, which it returns; 0: none does. */
-static double named_memory(const char *name, char *out, size_t size)
+double oom_offer_named_memory(const char *name, char *out, size_t size)
 {
 	double gb = 0;
 	size_t n = 0;
@@ -229,10 +140,11 @@ static bool likelier(const struct oom_gpu *g, const struct oom_gpu *was, enum oo
 	return g->capacity_bytes < was->capacity_bytes;
 }
 
-int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, enum oom_offer_form form, int *each)
+int32_t oom_offer_card(const struct oom_gpus *gpus, const struct oom_offer_words *words, const char *name, double mem_gb,
+		       enum oom_offer_form form, int *each)
 {
 	char want[100], bare[100];
-	const double said = named_memory(without_maker(name), bare, sizeof(bare));
+	const double said = oom_offer_named_memory(oom_offer_without_maker(name), bare, sizeof(bare));
 	const bool told = (mem_gb > 4 && mem_gb < 2000) || said > 4;
 	const char *const slice = slice_of(name);
 	int32_t found = -1;
@@ -244,17 +156,19 @@ int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem
 		return find_slice(gpus, name, slice);
 	if (!(mem_gb > 4 && mem_gb < 2000))
 		mem_gb = said;
-	plain(bare, want, sizeof(want));
+	oom_offer_plain(bare, want, sizeof(want));
 	if (strstr(want, "mega"))       /* Google's H100 Mega are SXM */
 		form = OOM_FORM_SXM;
 	for (size_t i = 0; *want && i < gpus->n; i++) {
 		const struct oom_gpu *g = &gpus->items[i], *was = found >= 0 ? &gpus->items[found] : NULL;
-		const bool board = told && strstr(g->name, "(one GCD)") && near(mem_gb, 2 * g->memory_gb);
-		const int how = strstr(g->name, " MIG ") ? 0 : named(g, want);
+		const int how = oom_offer_named(words, i, want);
+		const bool board = how && told && strstr(g->name, "(one GCD)") && near(mem_gb, 2 * g->memory_gb);
 
+		if (!how)
+			continue;
 		if ((strstr(want, "pcie") && strstr(g->name, "-SXM")) || (strstr(want, "sxm") && strstr(g->name, "-PCIE")))
 			continue;
-		if (!how || (told && !board && !near(mem_gb, g->memory_gb)))
+		if (told && !board && !near(mem_gb, g->memory_gb))
 			continue;
 		if (how >= best)
 			differ = how == best && (differ || (!told && fabs(was->memory_gb - g->memory_gb) > 0.5));

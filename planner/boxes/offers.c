@@ -180,19 +180,18 @@ static void fold(struct oom_offers *o)
 static enum oom_status begin(struct oom_offer_loader *l, struct oom_offers *o,
 			     struct oom_error *err)
 {
-	const enum oom_status st = o->gpus.n ? OOM_OK : oom_gpus_load(&o->gpus, err);
+	enum oom_status st = o->gpus.n ? OOM_OK : oom_gpus_load(&o->gpus, err);
 
 	*l = (struct oom_offer_loader){.o = o, .provider = ""};
-	if (st)
-		return st;
-	l->seen = calloc(OOM_OFFER_NAMES, sizeof(*l->seen));
-	return l->seen ? oom_providers_load(&l->providers, err) :
-			 oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	if (!st)
+		st = oom_offer_words_make(&o->gpus, &l->words, err);
+	return st ? st : oom_providers_load(&l->providers, err);
 }
 
 static void end(struct oom_offer_loader *l)
 {
-	free(l->seen);
+	free(l->seen.rows);
+	oom_offer_words_release(&l->words);
 	free(l->hosts);
 	free(l->attached);
 	oom_providers_release(&l->providers);

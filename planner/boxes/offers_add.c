@@ -8,7 +8,7 @@
 
 #include "offers_parts.h"
 
-enum { MAX_OFFERS = 1000000, NAMES = OOM_OFFER_NAMES };
+enum { MAX_OFFERS = 1000000 };
 
 double oom_offer_figure(struct oom_offers *o, const char *text)
 {
@@ -66,14 +66,17 @@ const char *oom_offer_cell(const struct oom_csv_row *row, const char *name)
 /* ---- cards ---- */
 
 /* mem_gb: stated, or 0; what the list says may contradict itself. */
-static void note_unknown(struct oom_offers *o, const char *name, double mem_gb)
+static void note_unknown(const struct oom_offer_loader *l, const char *name, double mem_gb)
 {
+	struct oom_offers *const o = l->o;
 	const char *near, **names;
 	char said[64];
 	int32_t alike;
 	int each;
 
 	o->unknown_gpu++;
+	if (o->n_unknown == sizeof(o->unknown) / sizeof(o->unknown[0]))
+		return;
 	if (mem_gb > 4 && mem_gb < 2000)
 		snprintf(said, sizeof(said), "%.47s of %.0f GB", name, mem_gb);
 	else
@@ -81,10 +84,8 @@ static void note_unknown(struct oom_offers *o, const char *name, double mem_gb)
 	for (size_t i = 0; i < o->n_unknown; i++)
 		if (!strcmp(o->unknown[i], said))
 			return;
-	if (o->n_unknown == sizeof(o->unknown) / sizeof(o->unknown[0]))
-		return;
 	/* the card of that name, whose memory is another */
-	alike = oom_offer_card(&o->gpus, name, 0, OOM_FORM_UNSAID, &each);
+	alike = oom_offer_card(&o->gpus, &l->words, name, 0, OOM_FORM_UNSAID, &each);
 	names = calloc(o->gpus.n + 1, sizeof(*names));
 	for (size_t i = 0; names && i < o->gpus.n; i++)
 		names[i] = o->gpus.items[i].name;
@@ -114,15 +115,14 @@ static struct oom_offer_name find_gpu(struct oom_offer_loader *l, const char *na
 {
 	struct oom_offer_name n = {.gpu_mem = mem_gb > 4 && mem_gb < 2000 ? (int)lround(mem_gb) : 0,
 				   .form = form};
+	const struct oom_offer_name *seen;
 
-	for (size_t i = 0; i < l->n_seen; i++)
-		if (l->seen[i].gpu_mem == n.gpu_mem && l->seen[i].form == form &&
-		    !strcmp(l->seen[i].name, name))
-			return l->seen[i];
 	snprintf(n.name, sizeof(n.name), "%.47s", name);
-	n.gpu = oom_offer_card(&l->o->gpus, name, n.gpu_mem, form, &n.each);
-	if (l->n_seen < NAMES && strlen(name) < sizeof(n.name))
-		l->seen[l->n_seen++] = n;
+	seen = oom_offer_seen(&l->seen, &n);
+	if (seen)
+		return *seen;
+	n.gpu = oom_offer_card(&l->o->gpus, &l->words, name, n.gpu_mem, form, &n.each);
+	(void)oom_offer_see(&l->seen, &n);      /* without room for it, the next one is looked up as well */
 	return n;
 }
 
@@ -130,12 +130,20 @@ static struct oom_offer_name find_gpu(struct oom_offer_loader *l, const char *na
  * are linked ones.  That nobody says it is counted where it makes a difference. */
 static struct oom_offer_name card_of(struct oom_offer_loader *l, const struct oom_offer *f, double count, double mem_gb)
 {
+	const struct oom_provider *const from = oom_provider_of(&l->providers, f->provider);
 	enum oom_offer_form form = oom_offer_form(f->gpu_name);
+	char name[48];
 
+	if (oom_provider_card(from, f->instance, f->gpu_name, name)) {
+		const struct oom_offer_name own = find_gpu(l, name, mem_gb, OOM_FORM_UNSAID);
+
+		if (own.gpu >= 0)
+			return own;     /* else the list states another memory */
+	}
 	if (form == OOM_FORM_UNSAID)
 		form = oom_offer_form(f->instance);
 	if (form == OOM_FORM_UNSAID)
-		form = oom_provider_form(oom_provider_of(&l->providers, f->provider), f->gpu_name);
+		form = oom_provider_form(from, f->gpu_name);
 	if (form == OOM_FORM_UNSAID) {
 		l->o->unsaid_form += find_gpu(l, f->gpu_name, mem_gb, OOM_FORM_PCIE).gpu !=
 				     find_gpu(l, f->gpu_name, mem_gb, OOM_FORM_SXM).gpu;
@@ -180,7 +188,7 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *f, d
 	f->gpu_count = (uint32_t)count * (uint32_t)card.each;
 	f->gpu = card.gpu;
 	if (f->gpu < 0) {
-		note_unknown(o, f->gpu_name, mem_gb);
+		note_unknown(l, f->gpu_name, mem_gb);
 		return OOM_OK;
 	}
 	if (f->gpu_count > 1 && oom_offer_is_slice(&o->gpus.items[f->gpu])) {

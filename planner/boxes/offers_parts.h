@@ -12,7 +12,6 @@ long offers_age_days(const char *date, time_t now);
 /* Whether a price was older than a year then. */
 bool offers_stale_at(const struct oom_offer *o, time_t now);
 
-enum { OOM_OFFER_NAMES = 512 };
 /* How a card is built, where there are two of one name. */
 enum oom_offer_form { OOM_FORM_UNSAID, OOM_FORM_PCIE, OOM_FORM_SXM };
 struct oom_offer_name {                 /* a GPU's name already looked up */
@@ -22,6 +21,31 @@ struct oom_offer_name {                 /* a GPU's name already looked up */
 	int each;                       /* devices that PyTorch sees of one */
 	int32_t gpu;
 };
+struct oom_offer_seen {                 /* those, by their hash */
+	struct oom_offer_name *rows;
+	size_t size, n;
+};
+/* NULL: not yet looked up. */
+const struct oom_offer_name *oom_offer_seen(const struct oom_offer_seen *seen, const struct oom_offer_name *n);
+/* False: no room. */
+bool oom_offer_see(struct oom_offer_seen *seen, const struct oom_offer_name *n);
+/* What cards are called, as names are compared, and how near a name can be to each. */
+struct oom_offer_words {
+	struct oom_offer_word {
+		char text[100];
+		int most;
+	} *items;
+	size_t *first, n, cap;
+};
+enum oom_status oom_offer_words_make(const struct oom_gpus *gpus, struct oom_offer_words *out, struct oom_error *err);
+void oom_offer_words_release(struct oom_offer_words *w);
+/* 0: another card; up to 3, the nearer the plain name is to one of its. */
+int oom_offer_named(const struct oom_offer_words *w, size_t gpu, const char *plain);
+/* The name behind the maker's and the product line's words; its letters and digits, in lower case. */
+const char *oom_offer_without_maker(const char *name);
+void oom_offer_plain(const char *name, char *out, size_t size);
+/* The name without the part that states the memory, in GB, which it returns; 0: none does. */
+double oom_offer_named_memory(const char *name, char *out, size_t size);
 /* A row of data/providers.csv; -1: no price is known. */
 struct oom_provider {
 	char name[24];
@@ -29,6 +53,7 @@ struct oom_provider {
 	unsigned long linked_gpus;      /* machines of so many cards are linked; 0: none without being named so */
 	double storage_usd_gib_month, egress_usd_gib;
 	char sxm[40];                   /* cards of which it has the SXM form alone */
+	char machines[220];             /* "NC*_H100_v5=H100-NVL-94GB;...": what cards machines of a name have */
 };
 struct oom_providers {
 	struct oom_provider *items;
@@ -40,6 +65,8 @@ void oom_providers_release(struct oom_providers *p);
 const struct oom_provider *oom_provider_of(const struct oom_providers *p, const char *name);
 /* The form of its cards of this name. */
 enum oom_offer_form oom_provider_form(const struct oom_provider *p, const char *card);
+/* The card that its machine of this name has, where the list's name of the card is short for it; NULL: its names say none. */
+const char *oom_provider_card(const struct oom_provider *p, const char *instance, const char *card, char out[48]);
 /* Whether it is a slice of a card, which trains alone. */
 bool oom_offer_is_slice(const struct oom_gpu *card);
 /* Whether it clusters, and the prices that the list is silent about. */
@@ -64,8 +91,8 @@ struct oom_offer_loader {
 
 	struct oom_offers *o;
 	const char *provider;
-	struct oom_offer_name *seen;
-	size_t n_seen;
+	struct oom_offer_words words;
+	struct oom_offer_seen seen;
 	enum { OOM_OFFERS_OWN, OOM_OFFERS_SKY, OOM_OFFERS_HUNT, OOM_OFFERS_UNKNOWN } kind;
 	bool header;
 };
@@ -78,8 +105,8 @@ enum oom_status oom_offer_add(struct oom_offer_loader *l, struct oom_offer *offe
 void oom_offer_share(struct oom_offers *o, const struct oom_offer *f, double count);
 /* The card that a list calls so; -1: none, or several of different memory.  mem_gb: stated, or 0.  each: how many
  * devices one of them is (two dies of a board). */
-int32_t oom_offer_card(const struct oom_gpus *gpus, const char *name, double mem_gb, enum oom_offer_form form,
-		       int *each);
+int32_t oom_offer_card(const struct oom_gpus *gpus, const struct oom_offer_words *words, const char *name, double mem_gb,
+		       enum oom_offer_form form, int *each);
 /* The form that a name of a card or a machine says. */
 enum oom_offer_form oom_offer_form(const char *text);
 /* Whether the vendor's accelerators are no GPUs: TPUs, Trainium, Tenstorrent's. */

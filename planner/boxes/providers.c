@@ -1,5 +1,7 @@
 /* What holds for all machines of a provider (data/providers.csv): whether several of them train together, and what
  * kept and carried-away bytes cost where a list of offers is silent. */
+#include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -7,7 +9,6 @@
 #include "../input/csv_rows.h"
 #include "embedded.h"
 #include "offers_parts.h"
-
 
 static double dollars(const struct oom_csv_row *row, const char *column)
 {
@@ -20,7 +21,8 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 {
 	struct oom_providers *p = ctx;
 	const char *name = oom_csv_cell(row, "provider"), *market = oom_csv_cell(row, "market"),
-		   *linked = oom_csv_cell(row, "linked_gpus"), *sxm = oom_csv_cell(row, "sxm");
+		   *linked = oom_csv_cell(row, "linked_gpus"), *sxm = oom_csv_cell(row, "sxm"),
+		   *machines = oom_csv_cell(row, "machines");
 	struct oom_provider *q;
 
 	if (!name || !market || !linked || !*name)
@@ -37,6 +39,8 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 	q->linked_gpus = strtoul(linked, NULL, 10);
 	if (sxm)
 		oom_offer_copy(q->sxm, sizeof(q->sxm), sxm);
+	if (machines)
+		oom_offer_copy(q->machines, sizeof(q->machines), machines);
 	q->storage_usd_gib_month = dollars(row, "storage_usd_gib_month");
 	q->egress_usd_gib = dollars(row, "egress_usd_gib");
 	return OOM_OK;
@@ -75,6 +79,26 @@ enum oom_offer_form oom_provider_form(const struct oom_provider *p, const char *
 			return OOM_FORM_SXM;
 	}
 	return OOM_FORM_UNSAID;
+}
+
+/* Azure's lists call the H100 NVL of its NC machines and the SXM one of its ND machines "H100" alike, and say no memory. */
+const char *oom_provider_card(const struct oom_provider *p, const char *instance, const char *card, char out[48])
+{
+	char pattern[sizeof(p->machines)], said[100], mine[100];
+
+	for (const char *at = p->machines; *at; at += strcspn(at, ";"), at += *at == ';') {
+		const size_t n = strcspn(at, ";"), eq = strcspn(at, "=");
+
+		snprintf(pattern, sizeof(pattern), "%.*s", (int)(eq < n ? eq : n), at);
+		if (eq >= n || fnmatch(pattern, instance, 0))
+			continue;
+		snprintf(out, 48, "%.*s", (int)(n - eq - 1), at + eq + 1);
+		oom_offer_named_memory(card, said, sizeof(said));
+		oom_offer_plain(said, pattern, sizeof(said));
+		oom_offer_plain(out, mine, sizeof(mine));
+		return strncmp(mine, pattern, strlen(pattern)) ? NULL : out;
+	}
+	return NULL;
 }
 
 /* NCCL refuses two slices of one card, and has no path between slices but host memory and the network; from 2.32 on it
