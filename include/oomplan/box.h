@@ -101,7 +101,8 @@ struct oom_box {
 	/* for the query's tokens, with interruptions; NAN without tokens, dollars also without a price */
 	double days, days_low, days_high, gpu_hours;
 	double usd, usd_low, usd_high, usd_storage, usd_egress;       /* the last two NAN, and not in usd, without rates */
-	bool late, over_budget;         /* after the deadline; over the budget */
+	/* after the deadline and over the budget by the middle of days and dollars; by their far end, but not by the middle */
+	bool late, over_budget, may_be_late, may_be_over_budget;
 	bool stale;                     /* its price is older than a year */
 	double key;                     /* the number it is ranked by; infinite without a price */
 	bool needs_science;             /* it fits only with a change that must be allowed */

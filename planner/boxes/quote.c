@@ -90,5 +90,7 @@ void oom_box_quote(const struct oom_gpu *card, const struct oom_box_query *q,
 	b->usd_low = b->usd * b->tokens_per_s / b->tokens_high;
 	b->usd_high = b->usd * b->tokens_per_s / b->tokens_low;
 	b->late = q->deadline_days > 0 && b->days > q->deadline_days;
+	b->may_be_late = q->deadline_days > 0 && !b->late && b->days_high > q->deadline_days;
 	b->over_budget = q->budget_usd > 0 && !(b->usd <= q->budget_usd);
+	b->may_be_over_budget = q->budget_usd > 0 && !b->over_budget && b->usd_high > q->budget_usd;
 }

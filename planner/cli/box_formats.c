@@ -53,6 +53,8 @@ static void quote_json(struct oom_json *j, const struct oom_box *x)
 	oom_json_real(j, "breaks_first_share", x->breaks_share);
 	oom_json_bool(j, "late", x->late);
 	oom_json_bool(j, "over_budget", x->over_budget);
+	oom_json_bool(j, "may_be_late", x->may_be_late);
+	oom_json_bool(j, "may_be_over_budget", x->may_be_over_budget);
 	oom_json_bool(j, "old_price", x->stale);
 }
 
@@ -236,8 +238,12 @@ void oom_box_yaml(FILE *out, const struct oom_offers *o, const struct oom_box *x
 	const struct oom_gpu *g = &o->gpus.items[x->offer->gpu];
 	const double ram = ceil((double)x->need.ram_peak / 1073741824.0),
 		     disk = ceil((double)x->need.disk_peak / 1073741824.0);
+	/* a spot machine whose price nobody lists is none to ask for */
+	const bool reclaimed = spot && !isnan(x->offer->spot_usd_h);
 	char name[80];
 
+	if (spot && !reclaimed)
+		fprintf(out, "# no spot price of this machine is known: it is asked for on demand\n");
 	oom_gpu_listed(g, form == OOM_YAML_SKYPILOT, name);
 	if (form == OOM_YAML_SKYPILOT) {
 		/* "infra" since 0.9.2, which replaced "cloud" and "region"; a region that is
@@ -250,7 +256,7 @@ void oom_box_yaml(FILE *out, const struct oom_offers *o, const struct oom_box *x
 			fprintf(out, "  instance_type: %s\n", x->offer->instance);
 		fprintf(out, "  accelerators: %s:%u\n  memory: %.0f+\n  disk_size: %.0f\n  use_spot: "
 		       "%s\n",
-		       name, x->offer->gpu_count, ram, disk, spot ? "true" : "false");
+		       name, x->offer->gpu_count, ram, disk, reclaimed ? "true" : "false");
 		if (x->nodes > 1)
 			fprintf(out, "num_nodes: %lld\n", (long long)x->nodes);
 	} else {
@@ -262,7 +268,7 @@ void oom_box_yaml(FILE *out, const struct oom_offers *o, const struct oom_box *x
 			fprintf(out, "regions: [%s]\n", x->offer->region);
 		if (*x->offer->instance && !strpbrk(x->offer->instance, " ,:#[]"))
 			fprintf(out, "instance_types: [%s]\n", x->offer->instance);
-		fprintf(out, "spot_policy: %s\n", spot ? "spot" : "on-demand");
+		fprintf(out, "spot_policy: %s\n", reclaimed ? "spot" : "on-demand");
 		if (x->nodes > 1)
 			fprintf(out, "nodes: %lld\n", (long long)x->nodes);
 	}

@@ -63,8 +63,9 @@ void oom_quote_cards(const struct oom_offers *o, const struct oom_box *x, char *
 
 static void marks(const struct oom_box *x, char *text, size_t size)
 {
-	snprintf(text, size, "%s%s%s%s", x->pareto ? "*" : "", x->late ? " late" : "",
-		 x->over_budget && !isnan(x->usd) ? " over budget" : "", x->stale ? " old price" : "");
+	snprintf(text, size, "%s%s%s%s", x->pareto ? "*" : "", x->late ? " late" : x->may_be_late ? " late?" : "",
+		 x->over_budget && !isnan(x->usd) ? " over budget" : x->may_be_over_budget ? " over budget?" : "",
+		 x->stale ? " old price" : "");
 }
 
 void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_box *items,
@@ -171,6 +172,19 @@ void oom_box_steps(const struct oom_plan *asked, const struct oom_boxes *b)
 	putchar('\n');
 }
 
+/* By which end of a range a row is late or over the budget. */
+static void which_end(const struct oom_boxes *b, const struct oom_box_query *q)
+{
+	size_t may = 0;
+
+	if (!(q->deadline_days > 0) && !(q->budget_usd > 0))
+		return;
+	for (size_t i = 0; i < b->fitting; i++)
+		may += b->items[i].may_be_late || b->items[i].may_be_over_budget;
+	printf("deadline and budget are held against the middle of days and dollars%s\n",
+	       may ? "; ? says that the far end is beyond them" : "");
+}
+
 void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, const struct oom_box_view *v)
 {
 	const struct oom_box *first = &b->items[0];
@@ -180,6 +194,7 @@ void oom_quote_notes(const struct oom_plan *asked, const struct oom_boxes *b, co
 	if (first->late || first->over_budget)
 		printf("nothing is done %s%s%s: the nearest to that first\n", first->late ? "in time" : "",
 		       first->late && first->over_budget ? " and " : "", first->over_budget ? "within the budget" : "");
+	which_end(b, v->query);
 	printf("days and dollars: 85 of 100 such runs should lie between (models/step/time/README.md)");
 	if (first->failures.interval_s > 0)
 		printf("; interruptions cost the first %.1f %% with a checkpoint every %.1f %s (Young, Daly; %s)",

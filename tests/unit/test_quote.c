@@ -118,6 +118,8 @@ static void a_deadline_asks_for_nodes(struct quoted *w)
 	assert_in_range(b.items[0].nodes, 3, 4);
 	assert_false(b.items[0].late);
 	assert_true(b.items[0].days <= q.deadline_days);
+	/* by the middle of its days, not by their far end */
+	assert_true(b.items[0].may_be_late == (b.items[0].days_high > q.deadline_days));
 	/* what is late is no answer */
 	assert_true(b.n_points > 0);
 	for (size_t i = 0; i < b.n_points; i++)
@@ -126,7 +128,16 @@ static void a_deadline_asks_for_nodes(struct quoted *w)
 	/* one that eight do not meet */
 	q.deadline_days = w->days / 1000;
 	assert_int_equal(oom_boxes_find(&w->offers, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
-	assert_true(b.items[0].late);
+	assert_true(b.items[0].late && !b.items[0].may_be_late);
+	oom_boxes_release(&b);
+	/* one machine whose middle is in time and whose far end is not, and as much dearer than the budget */
+	q = (struct oom_box_query){.max_nodes = 1, .tokens = 1e9};
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
+	q.deadline_days = b.items[0].days * 1.01;
+	q.budget_usd = b.items[0].usd * 1.01;
+	oom_boxes_release(&b);
+	assert_int_equal(oom_boxes_find(&w->offers, w->model, &w->plan, &q, &b, &w->err), OOM_OK);
+	assert_true(!b.items[0].late && b.items[0].may_be_late && !b.items[0].over_budget && b.items[0].may_be_over_budget);
 	oom_boxes_release(&b);
 }
 
