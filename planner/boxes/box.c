@@ -148,6 +148,22 @@ static bool linked_alike(const struct group *g, const struct oom_offer *o)
 	       (g->nodes < 2 || !(g->network_gbps < network_of(o) || g->network_gbps > network_of(o)));
 }
 
+/* What does not fit over one network fits over no other. */
+static bool known_short(const struct finder *f, struct group *g)
+{
+	for (size_t i = 0; i + 1 < f->n_groups; i++) {
+		const struct group *old = &f->group[i];
+
+		if (old->gpu != g->gpu || old->count != g->count || old->nodes != g->nodes || old->found.found ||
+		    strcmp(old->interconnect, g->interconnect))
+			continue;
+		g->layout = old->layout;
+		g->short_bytes = old->short_bytes;
+		return true;
+	}
+	return false;
+}
+
 static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int64_t nodes,
 				size_t *at)
 {
@@ -175,7 +191,7 @@ static enum oom_status group_of(struct finder *f, const struct oom_offer *o, int
 	g->nodes = nodes;
 	snprintf(g->interconnect, sizeof(g->interconnect), "%s", o->interconnect);
 	g->network_gbps = network_of(o);
-	return search(f, g);
+	return known_short(f, g) ? OOM_OK : search(f, g);
 }
 
 static enum oom_status search_science(struct finder *f, struct group *g)

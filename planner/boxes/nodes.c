@@ -60,6 +60,36 @@ static enum oom_status nearest_nodes(struct finder *f, const struct oom_offer *o
 	return st;
 }
 
+/* The cards are too small for it, or nothing lays it out over them. */
+static bool short_of_cards(const struct oom_box *b)
+{
+	return b->shortage == OOM_BOX_VRAM || b->shortage == OOM_BOX_LAYOUT;
+}
+
+/* Whether it fits on no number of machines, and if so the box of the most: more of them divide what is held further, so
+ * that the most decide; and the most of the powers of two, which leave tensor and pipeline ranks to choose from.  Half of
+ * a quote's time would go into looking for it on each number between, on cards that are too small for any. */
+static enum oom_status never_fits(struct finder *f, const struct oom_offer *o, int64_t most, struct oom_box *b,
+				  bool *never)
+{
+	int64_t even = 1;
+	struct oom_box all;
+	enum oom_status st = finder_with_nodes(f, o, most, &all);
+
+	while (even * 2 <= most)
+		even *= 2;
+	*never = !st && short_of_cards(&all);
+	if (*never && even < most) {
+		struct oom_box some;
+
+		st = finder_with_nodes(f, o, even, &some);
+		*never = !st && short_of_cards(&some);
+	}
+	if (*never)
+		*b = all;
+	return st;
+}
+
 /* More nodes only if fewer do not suffice: doubled until the plan fits, then the fewest between that number and the last
  * that did not; more if that is late. */
 static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o, int64_t most,
@@ -67,10 +97,15 @@ static enum oom_status fewest_nodes(struct finder *f, const struct oom_offer *o,
 {
 	int64_t low = 0, high = 1;
 	struct oom_box next;
+	bool never = false;
 	enum oom_status st = finder_with_nodes(f, o, 1, b);
 
 	if (!st)
 		st = point(f, b);
+	if (!st && short_of_cards(b) && most > 2)
+		st = never_fits(f, o, most, b, &never);
+	if (st || never)
+		return st;
 	while (!st && !does(b) && high < most) {
 		const int64_t next_high = next_nodes(f, b, high, most);
 

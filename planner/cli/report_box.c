@@ -219,10 +219,16 @@ static void needs(const struct oom_boxes *b)
 	       oom_gib(n->loader), oom_gib(n->saving));
 	printf("  and %s of disk (a checkpoint is %s, the hub cache %s)\n", oom_gib(n->disk_peak),
 	       oom_gib(n->checkpoint), oom_gib(n->hub_cache));
-	if (!isnan(b->items[0].usd_per_ksamples))
+	if (isnan(b->items[0].usd_per_ksamples))
+		return;
+	if (b->items[0].plan->plan.seq_len > 0)
 		printf("  a thousand samples of %lld tokens cost $%s there; %s binds\n",
 		       (long long)b->items[0].plan->plan.seq_len, money(b->items[0].usd_per_ksamples),
 		       oom_bound_str(b->items[0].binds));
+	else    /* of images, of which thousands cost less than a cent */
+		printf("  its samples are no texts: tokens, tokens/s and $/M tokens above count samples, of which a million cost "
+		       "$%s there; %s binds\n",
+		       money(1000 * b->items[0].usd_per_ksamples), oom_bound_str(b->items[0].binds));
 }
 
 /* Nothing is left out in silence. */

@@ -156,11 +156,26 @@ static void rates(const struct oom_box *first)
 		printf("; %s at the provider's rates (data/providers.csv)", with);
 }
 
+/* Without --global-batch a step is that of one card, whatever the machine; plan gives each card of many as much. */
+static void step_of_one_card(const struct oom_plan *asked, const struct oom_boxes *b)
+{
+	const int64_t one = asked->micro_batch * asked->grad_accum;
+	bool shared = false;
+
+	for (size_t i = 0; i < b->fitting; i++)
+		shared |= b->items[i].batch == one && b->items[i].nodes * b->items[i].offer->gpu_count > 1;
+	if (shared)
+		printf("a step sees %lld sequences on every machine, so that many cards share few: --global-batch N says another "
+		       "number (plan gives each card %lld)\n", (long long)one, (long long)one);
+}
+
 /* A step is what was asked only where the GPUs divide it. */
 void oom_box_steps(const struct oom_plan *asked, const struct oom_boxes *b)
 {
 	size_t other = 0;
 
+	if (!asked->global_batch)
+		step_of_one_card(asked, b);
 	for (size_t i = 0; i < b->fitting; i++)
 		other += asked->global_batch && b->items[i].batch != asked->global_batch;
 	if (!other)

@@ -221,6 +221,31 @@ static void private_hosts_are_not_joined(struct quoted *w)
 	oom_offers_release(&w->offers);
 }
 
+/* Cards that are too small however many there are: one machine and the most are looked at, and not again over another
+ * network; where the most do, the fewest are looked for as ever. */
+static void too_small_is_seen_at_once(struct quoted *w)
+{
+	const struct oom_box_query q = {.max_nodes = 16, .tokens = 1e9};
+	struct oom_plan large = w->plan;
+	struct oom_offers some = {0};
+	struct oom_boxes b;
+
+	large.grad_accum = 16;
+	large.seq_len = 262144;
+	read_text(&some, "own.csv",
+		  "provider,instance,gpu,gpu_count,network_gbps,ondemand_usd_h,price_date\n"
+		  "p,small,T4,1,10,1,2999\n"
+		  "p,alike,T4,1,25,1,2999\n", OOM_OK, &w->err);
+	assert_int_equal(oom_boxes_find(&some, w->model, &large, &q, &b, &w->err), OOM_OK);
+	assert_int_equal(b.fitting, 0);
+	for (size_t i = 0; i < b.n; i++)
+		assert_true(b.items[i].nodes == 16 && b.items[i].needs_science);
+	/* 1 and 16, and 16 of the other network, whose verdict is known */
+	assert_int_equal(b.priced_groups, 3);
+	oom_boxes_release(&b);
+	oom_offers_release(&some);
+}
+
 static void test_quote(void **state)
 {
 	static const char *const full[] = {"precision", "bf16", "micro-batch", "1", "grad-accum", "64",
@@ -245,6 +270,7 @@ static void test_quote(void **state)
 	spot_is_interrupted(&w);
 	science_is_no_part_of_a_quote(&w);
 	private_hosts_are_not_joined(&w);
+	too_small_is_seen_at_once(&w);
 	oom_model_free(w.model);
 	oom_keys_release(&w.keys);
 }
