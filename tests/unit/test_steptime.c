@@ -16,6 +16,7 @@
 #include "tape/tape.h"
 #include "step/time/cards.h"
 #include "step/time/collectives.h"
+#include "step/time/steptime_as.h"
 
 /* ---- parts ---- */
 
@@ -197,6 +198,29 @@ static void launches(void **state)
 	assert_true(t.part_s[OOM_TIME_LAUNCHES] < 1e-3 * t.total_s);
 }
 
+/* torch.compile merges point-wise kernels; what products write stays. */
+static void compiled_bytes(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_work w;
+
+	(void)state;
+	memset(&w, 0, sizeof(w));
+	p.precision = OOM_AMP_BF16;
+	w.bytes = 10e9;
+	w.written = 1e9;                /* 2 bytes there and 2 back */
+	assert_true(fabs(oom_moved_bytes(&p, &w, 0) - 10e9) < 1);
+	p.compile = 1;
+	assert_true(fabs(oom_moved_bytes(&p, &w, 0) - (4e9 + 0.35 * 6e9)) < 1);
+	/* all of it is products' */
+	w.written = 3e9;
+	assert_true(fabs(oom_moved_bytes(&p, &w, 0) - 10e9) < 1);
+	/* casts beside, merged or not */
+	assert_true(fabs(oom_moved_bytes(&p, &w, 4) - (10e9 + 0.4 * 12e9)) < 1);
+	p.compile = 0;
+	assert_true(fabs(oom_moved_bytes(&p, &w, 4) - 22e9) < 1);
+}
+
 /* Cards whose data sheet gives fp32 more than their power feeds: whole steps of BERT come to
  * 25 Tflop/s of an L40S's 92 and 15 of an A100's 19.5 (milabench, config/scaling). */
 static void powered(void **state)
@@ -340,7 +364,7 @@ int main(void)
 		cmocka_unit_test(products),    cmocka_unit_test(shapes),   cmocka_unit_test(keys_per_query),
 		cmocka_unit_test(unpacked),    cmocka_unit_test(launches), cmocka_unit_test(powered),
 		cmocka_unit_test(generations), cmocka_unit_test(makers),   cmocka_unit_test(tiles),
-		cmocka_unit_test(intervals),   cmocka_unit_test(words),    cmocka_unit_test(casts),
+		cmocka_unit_test(intervals),   cmocka_unit_test(words),    cmocka_unit_test(casts), cmocka_unit_test(compiled_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cards.h"
+#include "steptime_as.h"
 #include "oomplan/option.h"
 #include "oomplan/steptime.h"
 #include "step/engines.h"
@@ -64,9 +64,10 @@ static void attention(const struct facts *f)
 
 static void traffic(const struct facts *f)
 {
-	say(f, "%.4g GB / %.4g GB/s (%.0f %% of the data sheet)%s, x %lld", f->eval->work.bytes / 1e9,
-	    f->speed.memory / 1e9, 100 * f->speed.of->memory,
-	    f->plan->compile ? " x 0.4 compiled" : "", times(f));
+	say(f, "%.4g GB%s / %.4g GB/s (%.0f %% of the data sheet), x %lld",
+	    oom_moved_bytes(f->plan, &f->eval->work, f->speed.cast_bytes) / 1e9,
+	    f->plan->compile ? " (what products write, and 0.35 of the rest, compiled)" : "", f->speed.memory / 1e9,
+	    100 * f->speed.of->memory, times(f));
 }
 
 static void unpacking(const struct facts *f)
