@@ -197,6 +197,9 @@ static const char *settles(const struct oom_crash *c, enum oom_crash_work work, 
 		return NULL;
 	if (oom_format_of(c)->settle)
 		return oom_format_of(c)->settle;
+	if (cause == OOM_CAUSE_LEAK && c->cause[0].confidence < 0.65 && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+		return "torch.cuda.memory_allocated() printed at the end of each epoch: if it rises, something is kept; if only max_memory_allocated() or memory_reserved() "
+		       "does, a later batch was larger (other sizes of input), and a smaller batch or a fixed size helps";
 	if (cause == OOM_CAUSE_UNKNOWN && !c->known[OOM_CRASH_TOTAL])
 		return "nvidia-smi (or the device's own tool) while it runs says how much there is and whether others hold it; the message gives no sizes";
 	if (work == OOM_WORK_UNKNOWN || c->phase == OOM_CRASH_UNKNOWN || is_guess(c))

@@ -84,6 +84,7 @@ enum oom_lever {
 	OOM_LEVER_UNLOAD,       /* models that were loaded before and stay */
 	OOM_LEVER_MORE,         /* what is sharded, over more cards */
 	OOM_LEVER_SHAPES,       /* what goes into a loss, where no card holds it */
+	OOM_LEVER_MERGE,        /* adapters put into the weights of their base */
 	OOM_LEVERS
 };
 /* A bit of oom_crash.set. */
@@ -120,6 +121,12 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n);
 /* A batch of one was tried, whatever the command says. */
 void oom_told_batch_of_one(struct oom_crash *c);
 void oom_told_printed(struct oom_crash *c, const char *begin, const char *end);
+/* The sentence that p stands in; up to the end of the n-th from there. */
+const char *oom_sentence_begin(const char *begin, const char *p);
+const char *oom_sentence_end(const char *p, const char *end, int n);
+/* tried.c: bits of the levers that the text says were tried without success, and what the n-th of them is called. */
+uint64_t oom_tried(const char *begin, const char *end);
+const char *oom_tried_called(uint64_t levers, size_t n);
 /* The first option that is about it; NULL: none is told. */
 const struct oom_crash_told *oom_told_first(const struct oom_crash *c, enum oom_told_about about);
 /* The n bytes at p are that name, whichever line it is spelled with. */

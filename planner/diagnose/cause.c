@@ -303,13 +303,15 @@ static bool said_to_grow(const char *begin, const char *end)
 	static const char *const said[] = {"keeps increas", "keep increas", "keeps grow", "keep grow", "keeps ris", "gradually increas", "slowly increas", "continuously increas",
 					   "continues to increas", "continues to grow", "emory leak", "more and more memory", "more memory with each", "more memory with every",
 					   "more memory each", "more memory every", "increases every", "increases with each", "increases with every", "increases after each",
-					   "increases after every", "grows with each", "grows with every", "grows every"};
+					   "increases after every", "grows with each", "grows with every", "grows every", "been increasing", "increasing as", "increases as", "increases over time",
+					   "increase over time", "grows over time", "increases gradually", "increasing gradually", "is increasing", "leakage", "is leaking", "not released", "not being released"};
 
 	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, said[i])); p++) {
 			const char *const line = oom_line_begin(begin, p);
 
-			if (oom_text_find(line, oom_line_end(p, end), "emory") && !oom_text_find(line, p, "batch size") && !oom_text_find(line, p, "Warning"))
+			if ((oom_text_find(line, oom_line_end(p, end), "emory") || oom_text_find(line, oom_line_end(p, end), "GPU usage") || oom_text_find(line, oom_line_end(p, end), "VRAM")) &&
+			    !oom_text_find(line, p, "batch size increas") && !oom_text_find(line, p, "Warning"))
 				return true;
 		}
 	return false;

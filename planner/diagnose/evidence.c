@@ -102,6 +102,24 @@ static void already(uint64_t set, struct oom_crash_answer *a)
 		n += (size_t)snprintf(out + n, size - n, "%s%s", i ? ", " : "", oom_setting_called(set, i));
 }
 
+static double outside_cache(const struct oom_crash *c)
+{
+	return (double)c->bytes[OOM_CRASH_TOTAL] - (double)c->bytes[OOM_CRASH_FREE] - (double)c->bytes[OOM_CRASH_RESERVED_TOTAL];
+}
+
+static void tried_in_vain(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const size_t size = sizeof(a->evidence[0]);
+	char *out = oom_tried_called(c->tried, 0) ? evidence_slot(a) : NULL;
+	size_t n;
+
+	if (!out)
+		return;
+	n = (size_t)snprintf(out, size, "tried without success, by the text: ");
+	for (size_t i = 0; oom_tried_called(c->tried, i) && n < size; i++)
+		n += (size_t)snprintf(out + n, size - n, "%s%s", i ? ", " : "", oom_tried_called(c->tried, i));
+}
+
 /* "147.7 MiB", "1.20 GiB" */
 static const char *sized(uint64_t bytes, char *buf, size_t size)
 {
@@ -193,7 +211,12 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 	    (out = evidence_slot(a)))
 		snprintf(out, size, "%.2f GiB of it are other allocations of this process on Metal, not PyTorch's tensors: "
 			 "buffers of kernels and of other libraries", (double)c->bytes[OOM_CRASH_OTHER] / gib);
+	if (oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_RESERVED_TOTAL] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_TOTAL] < (uint64_t)4 << 30 &&
+	    outside_cache(c) > (double)c->bytes[OOM_CRASH_TOTAL] / 4 && (out = evidence_slot(a)))
+		snprintf(out, size, "%.2f of the card's %.2f GiB are neither free nor in PyTorch's cache: the CUDA context takes some 0.3 to 0.5 GiB, the rest are "
+			 "other programs, such as a desktop", outside_cache(c) / gib, (double)c->bytes[OOM_CRASH_TOTAL] / gib);
 	already(set, a);
+	tried_in_vain(c, a);
 	if (cause == OOM_CAUSE_TOO_LARGE && c->known[OOM_CRASH_RESERVED_UNALLOCATED] &&
 	    idle + (double)c->bytes[OOM_CRASH_FREE] < tried &&
 	    (out = evidence_slot(a)))

@@ -71,12 +71,17 @@ static int rung_of(enum oom_lever l)
 	return rungs[l];
 }
 
+/* Before what was tried without success: it may still help, but stands behind all that was not. */
+static const char further[] = "further than was tried: ";
+
 /* Words with the run's own numbers in them. */
 static void add(const struct oom_crash *c, struct oom_crash_answer *a, const char *prefix, enum oom_lever l)
 {
 	const size_t before = a->n_fix;
 	char buf[300];
 
+	if (c->tried & OOM_SET(l))
+		return;
 	oom_fix_add(a, prefix, oom_told_words(c, l, words_of(c, l), buf, sizeof(buf)));
 	if (a->n_fix > before && !a->rung)
 		a->rung = rung_of(l);
@@ -122,6 +127,10 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 
 	if ((of_memory || cause == OOM_CAUSE_KV_CACHE || cause == OOM_CAUSE_OTHER_PROCESS) && c->several)
 		add(c, a, "", OOM_LEVER_UNLOAD);
+	if (of_memory && c->moved_whole)
+		oom_fix_add(a, "", "leave out .to(\"cuda\") before enable_model_cpu_offload(): it puts every part on the card at once; the offload moves each part there when it runs");
+	if (cause == OOM_CAUSE_TOO_LARGE && oom_crash_of_card(c) && work == OOM_WORK_TRAINING && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TOTAL] < (uint64_t)5 << 28)
+		oom_fix_add(a, "", "another card, or the CPU (device=\"cpu\"): one of about 1 GB has next to no room beside the CUDA context");
 	oom_fixes_of_numbers(c, cause, oom_lever_of(c, OOM_LEVER_OFFLOAD), a);
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && c->bytes[OOM_CRASH_OTHER] > c->bytes[OOM_CRASH_ALLOCATED])
 		add(c, a, "", OOM_LEVER_RESTART);
@@ -224,6 +233,8 @@ static void fix_beside_others(const struct asked *q, struct oom_crash_answer *a)
 	const enum oom_lever part = trains ? oom_part_of(c)->trains : oom_part_of(c)->runs,
 			     l = part ? part : trains ? OOM_LEVER_BATCH : q->work == OOM_WORK_EVAL ? OOM_LEVER_EVAL_BATCH : OOM_LEVER_REQUESTS;
 
+	if (q->cause == OOM_CAUSE_OTHER_PROCESS && c->part == OOM_PART_MERGED)
+		add(c, a, "or without the card: ", OOM_LEVER_MERGE);
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && !oom_lever_is_set(c, l) &&
 	    c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 8)
 		add(c, a, "to fit beside them: ", l);
@@ -308,6 +319,20 @@ static void fix_at_least(const struct asked *q, struct oom_crash_answer *a)
 	}
 }
 
+/* Last, what was tried: some more of it, unless there is no more. */
+static void fix_further(const struct asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+
+	if (q->cause == OOM_CAUSE_SHM && (c->tried & OOM_SET(OOM_LEVER_SHM)))
+		oom_fix_add(a, "", "neither helped, so look for another bus error: a file that is mapped (LMDB, memmap, Arrow, safetensors) and shorter than its index says, or on a disk that is full or "
+			    "fails; read its samples one by one without the loader");
+	for (size_t i = 0; q->levers && i < OOM_MAX_LEVERS && q->levers[i]; i++)
+		if ((c->tried & OOM_SET(q->levers[i])) && !oom_lever_is_set(c, q->levers[i]) && !oom_lever_pointless(c, q->cause, q->levers[i]))
+			/* not by the numbers that failed */
+			oom_fix_add(a, further, words_of(c, instead(c, q->cause, q->levers[i])));
+}
+
 /* What inference does without costs nothing that was learnt: the run's own options, whose names its owner knows, stand
  * before advice in general. */
 static void put_told_first(struct oom_crash_answer *a)
@@ -317,7 +342,7 @@ static void put_told_first(struct oom_crash_answer *a)
 	for (size_t i = 0; i < a->n_fix; i++) {
 		char one[sizeof(a->fix[0])];
 
-		if (!strstr(a->fix[i], " -> ") && !strstr(a->fix[i], " the line's "))
+		if ((!strstr(a->fix[i], " -> ") && !strstr(a->fix[i], " the line's ")) || !strncmp(a->fix[i], further, strlen(further)))
 			continue;
 		memcpy(one, a->fix[i], sizeof(one));
 		memmove(a->fix[to + 1], a->fix[to], (i - to) * sizeof(a->fix[0]));
@@ -345,6 +370,7 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	fix_beside_others(&q, a);
 	fix_behind(&q, a);
 	fix_what_remains(&q, a);
+	fix_further(&q, a);
 	fix_at_least(&q, a);
 	if (work == OOM_WORK_INFERENCE && oom_own_script(c) && !oom_runtime_is(c, OOM_RUNTIME_LAYERED))
 		put_told_first(a);

@@ -67,6 +67,9 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 	const bool large = (cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_BUFFER_LIMIT) && oom_one_is_large(c);
 	const bool of_part_alone = oom_part_of(c)->trains || oom_part_of(c)->runs;
 
+	/* with less at once it was tried already */
+	if (cause == OOM_CAUSE_UNKNOWN && (c->tried & OOM_SET(OOM_LEVER_BATCH)))
+		open_lever(c, a, "", OOM_LEVER_OTHERS);
 	if (c->sees)
 		oom_fix_lever(c, a, "", OOM_LEVER_PIXELS);
 	of_part(c, a);

@@ -91,6 +91,8 @@ static const struct {
 /* Programs that draw or speak rather than serve have their own order: weights wait on the host, the
  * decoder works in tiles. */
 static const enum oom_lever of_pictures[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(TILE), V(CONTEXT), V(REQUESTS), V(QUANT), V(ROOM));
+/* Several are drawn at once, by the line that ran or by an option: fewer of them cost nothing. */
+static const enum oom_lever of_many_pictures[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(CONTEXT), V(OFFLOAD), V(TILE), V(QUANT), V(ROOM));
 static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
 /* Nothing says whether weights or cache were made: fewer layers on the card are less of both. */
 static const enum oom_lever of_layers_or_cache[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(KV), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
@@ -206,6 +208,20 @@ static bool beyond_share(const struct oom_crash *c)
 	return share > 0 && c->part != OOM_PART_GRAPHS && c->known[OOM_CRASH_TOTAL] && (double)c->bytes[OOM_CRASH_ALLOCATED] > 1.1 * share * (double)c->bytes[OOM_CRASH_TOTAL];
 }
 
+/* "pipe([prompt] * 5", "num_images_per_prompt=4". */
+static bool draws_many(const struct oom_crash *c)
+{
+	const char *p = strstr(c->own_line, "]");
+
+	if (oom_told(c, "num_images_per_prompt") > 1 || oom_told(c, "n_samples") > 1)
+		return true;
+	if (!p)
+		return false;
+	p += 1 + strspn(p + 1, " ");
+	p += *p == '*' ? 1 + strspn(p + 1, " ") : 0;
+	return p[-1] != ']' && ((*p >= '2' && *p <= '9') || (*p == '1' && p[1] >= '0' && p[1] <= '9'));
+}
+
 const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work,
 				   enum oom_cause cause)
 {
@@ -253,7 +269,7 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 	if (short_of && work == OOM_WORK_SETUP && c->phase == OOM_CRASH_INIT && c->sharded && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_own(c, OOM_LEVER_SHARD))
 		return of_training_loads;
 	if (short_of && runs && oom_lever_own(c, OOM_LEVER_TILE))
-		return of_pictures;
+		return c->phase == OOM_CRASH_INFERENCE && draws_many(c) ? of_many_pictures : of_pictures;
 	if (short_of && runs && !oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV))
 		return c->phase == OOM_CRASH_UNKNOWN && c->part == OOM_PART_UNKNOWN ? of_layers_or_cache : of_layers;
 	if (short_of && work == OOM_WORK_INFERENCE && p->activity == OOM_ACTIVITY_SERVES)

@@ -358,6 +358,7 @@ void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at,
 					   "Attempting to reserve",
 					   "Failed to allocate request for",
 					   "Failed to allocate",
+					   "cuMemAllocAsync failed to allocate",
 					   "Unable to allocate",
 					   "Out of memory allocating",
 					   "Cannot allocate",
@@ -375,8 +376,11 @@ void oom_other_numbers(struct oom_crash *c, const char *begin, const char *at,
 	read_all(c, then, &p);
 	oom_number_precedes(c, OOM_CRASH_ALLOCATED, after, end, " memory has been allocated");
 	oom_number_follows(c, OOM_CRASH_FREE, after, end, "available memory is only", false);
-	oom_number_precedes(c, OOM_CRASH_FREE, after, end, " free.");
-	oom_number_precedes(c, OOM_CRASH_FREE, after, end, " free,");
+	/* "and leaves about 30G free": another program's, as people tell it */
+	if (!oom_text_find(after, end, "leave")) {
+		oom_number_precedes(c, OOM_CRASH_FREE, after, end, " free.");
+		oom_number_precedes(c, OOM_CRASH_FREE, after, end, " free,");
+	}
 	oom_gpu_index(c, after, end);
 	oom_xla_program(c, &p);
 }

@@ -35,6 +35,7 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_MAPS] = {"a convolution: its maps are as large as the image, one for every channel", 0, OOM_LEVER_MAPS},
 	/* what goes in is scaled to one size: Segment Anything's image encoder to 1024 x 1024 */
 	[OOM_PART_FIXED] = {"the image encoder, which scales whatever it is given to one size", 0, OOM_LEVER_QUANT},
+	[OOM_PART_MERGED] = {"adapters that are put into the weights of their base: nothing is learnt, and no GPU is needed for it", 0, OOM_LEVER_MERGE},
 	[OOM_PART_ENCODED] = {"the encoder, which makes latents of an image or video at full size", 0, OOM_LEVER_CONTEXT},
 	[OOM_PART_IMAGE] = {"the decoder of latents: images or video at full size", 0, OOM_LEVER_TILE},
 };
@@ -201,6 +202,9 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	/* who exports a model for another runtime */
 	static const char *const traces[] = {"torch/onnx/", "torch\\onnx\\", "torch.onnx.export(", "TracerWarning",
 					     "torch/jit/_trace.py", "optimum/exporters", NULL};
+	/* commands and calls that put adapters into their base */
+	static const char *const merges[] = {"merge_and_unload", "llamafactory-cli export", "export_model.py", "--merge_lora true", "merge_lora=True", "merge-lora",
+					     "merge_lora.py", "merge_adapter", NULL};
 	const char *const line = oom_line_begin(begin, at);
 	const bool layered = oom_runtime_is(c, OOM_RUNTIME_LAYERED);
 	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
@@ -224,6 +228,8 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 			c->part = oom_part_near(innermost(line, stop), stop, false, tried);
 		else if (c->part == OOM_PART_UNKNOWN && (c->traceback || line > begin))
 			c->part = oom_part_near(innermost(begin, line), line, false, tried);
+		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_LOAD && !c->trains && any(begin, end, merges))
+			c->part = OOM_PART_MERGED;
 		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_TO_DEVICE && moves_input(innermost(begin, line), line))
 			c->part = OOM_PART_INPUT;
 		if (c->part == OOM_PART_UNKNOWN && multiplies_itself(innermost(begin, line), line))

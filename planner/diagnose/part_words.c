@@ -173,6 +173,13 @@ static const struct {
 	{"init_cuda_graphs", OOM_PART_GRAPHS},
 	{"cuda_graph_runner", OOM_PART_GRAPHS},
 	{"initialize_optimizer_states", OOM_PART_STATES},
+	/* DeepSpeed's engine has the weights by then: it makes fp32 copies and states */
+	{"in _configure_zero_optimizer", OOM_PART_STATES},
+	/* peft/tuners, and scripts around it */
+	{"merge_and_unload", OOM_PART_MERGED},
+	{"in get_delta_weight", OOM_PART_MERGED},
+	{"in merge_lora", OOM_PART_MERGED},
+	{"in export_model", OOM_PART_MERGED},
 	/* a module's parameters, one after the other */
 	{", in _apply", OOM_PART_WEIGHTS},
 	{"_move_model_to_device", OOM_PART_WEIGHTS},

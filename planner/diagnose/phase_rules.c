@@ -295,6 +295,8 @@ const struct oom_phase_rule oom_phase_of_script[] = {
 	{"predict", OOM_CRASH_INFERENCE}, {"demo", OOM_CRASH_INFERENCE}, {"sampl", OOM_CRASH_INFERENCE}, {"chat", OOM_CRASH_INFERENCE},
 	{"webui", OOM_CRASH_INFERENCE}, {"server", OOM_CRASH_INFERENCE}, {"deploy", OOM_CRASH_INFERENCE}, {"launch.py", OOM_CRASH_INFERENCE},
 	{"txt2img", OOM_CRASH_INFERENCE}, {"img2img", OOM_CRASH_INFERENCE},
+	/* what a training left is tried with: no test of code, which runs under pytest */
+	{"test_final", OOM_CRASH_EVAL}, {"test_model", OOM_CRASH_EVAL}, {"test_net", OOM_CRASH_EVAL}, {"tools/test", OOM_CRASH_EVAL},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
 /* What people write around a message. */

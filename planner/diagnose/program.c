@@ -63,7 +63,7 @@ static const struct oom_program programs[] = {
 	 {"@sglang/multimodal_gen", "multimodal_gen/runtime", "dit-layerwise-offload", "dit_layerwise_offload", "dit-cpu-offload", "dit_cpu_offload"}, NULL, {NULL}},
 	{"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm",
 	 {"@vllm", "@vllm_ascend", "@vllm_omni", "EngineCore", "v1/engine/core.py", "VllmWorker", "WorkerWrapper", "worker_base.py", "gpu_model_runner.py",
-	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve", "--max-model-len"}, NULL, {NULL}},
+	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve", "--max-model-len", "from vllm import"}, NULL, {NULL}},
 	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static", "Scheduler hit an exception", "avail mem="}, NULL, {NULL}},
 	{"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi",
 	 {"text_generation_server", "text_generation_client", "text_generation_launcher",

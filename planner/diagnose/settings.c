@@ -298,7 +298,8 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 {
 	static const char *const dividers[] = {"zero2", "zero_2", "zero-2", "zero3", "zero_3", "zero-3", "_z2", "_z3", "ZeRO", "fsdp", "FSDP", "stage2", "stage3",
 					       "stage_1_and_2", "fully_shard", NULL};
-	static const char *const second[] = {"zero2", "zero_2", "zero-2", "_z2", "stage2", "stage_1_and_2", "ZeRO-2", "\"stage\": 2", NULL},
+	static const char *const second[] = {"zero2", "zero_2", "zero-2", "_z2", "stage2", "stage_1_and_2", "ZeRO-2", "\"stage\": 2", "\"stage\":2", "zero_stage: 2", "zero_stage=2", "zero_stage 2", "zero-stage 2", "ero stage 2",
+						"ero Stage 2", "eRO stage 2", "eRO Stage 2", "ZeRO2", NULL},
 				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "World size: 1\n", "world_size=1,", NULL};
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
 
@@ -332,6 +333,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 		c->engine &= !oom_text_find(begin, end, without[i]);
 	oom_decode_model_name(c, begin, end);
 	oom_told_printed(c, begin, end);
+	c->tried = oom_tried(begin, end);
 	c->notebook = oom_text_find(begin, end, "Cell In[") || oom_text_find(begin, end, "<ipython-input") || oom_text_find(begin, end, "/tmp/ipykernel_") ||
 		      oom_text_find(begin, end, "Input \x1b[") || oom_text_find(begin, end, "Input In [");
 	/* TensorFlow printed a shape that begins with one image */

@@ -38,6 +38,7 @@ static const struct {
 	{".decode_tiled", OOM_LEVER_TILE},
 	/* what stage 3 alone has, and a list of FSDP's options (transformers) */
 	{"runtime/zero/stage3.py", OOM_LEVER_SHARD},
+	{"DeepSpeedZeroOptimizer_Stage3", OOM_LEVER_SHARD},
 	{"runtime/zero/partition_parameters.py", OOM_LEVER_SHARD},
 	{"runtime/zero/partitioned_param", OOM_LEVER_SHARD},
 	{"- full_shard", OOM_LEVER_SHARD},
@@ -149,6 +150,24 @@ static bool loads_several(const char *begin, const char *end)
 	return starts_two(begin, end);
 }
 
+/* pipe.to("cuda") before pipe.enable_model_cpu_offload(): all of it lies on the card by then (diffusers warns of it). */
+static bool moves_first(const char *begin, const char *end)
+{
+	static const char *const moves[] = {".to(\"cuda\")", ".to('cuda')", ".cuda()", ".to(device)"},
+				 *const offloads[] = {"enable_model_cpu_offload()", "enable_sequential_cpu_offload()"};
+
+	for (size_t i = 0; i < COUNT(offloads); i++) {
+		const char *const p = oom_text_find(begin, end, offloads[i]), *const line = p ? oom_line_begin(begin, p) : NULL;
+
+		for (const char *q = line; q && q < p; q++)
+			if (*q == '#' || *q == '`')
+				return false;
+		if (p && any_in(moves, COUNT(moves), p - begin > 1500 ? p - 1500 : begin, line))
+			return true;
+	}
+	return false;
+}
+
 void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end)
 {
 	by_signs(c, begin, end);
@@ -156,4 +175,5 @@ void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *e
 		c->set |= OOM_SET(OOM_LEVER_FRAGMENT);
 	layers(c, begin, end);
 	c->several = loads_several(begin, end);
+	c->moved_whole = moves_first(begin, end);
 }

@@ -8,7 +8,7 @@
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
 /* The sentence that p stands in, up to the end of the next: "I set the batch size to 1. It still fails." */
-static const char *sentence_end(const char *p, const char *end, int n)
+const char *oom_sentence_end(const char *p, const char *end, int n)
 {
 	for (; p < end && *p != '\n'; p++)
 		if ((*p == '.' || *p == '!' || *p == '?' || *p == ';') && (p + 1 == end || isspace((unsigned char)p[1])) && !--n)
@@ -16,7 +16,7 @@ static const char *sentence_end(const char *p, const char *end, int n)
 	return p;
 }
 
-static const char *sentence_begin(const char *begin, const char *p)
+const char *oom_sentence_begin(const char *begin, const char *p)
 {
 	while (p > begin && p[-1] != '\n' && !(isspace((unsigned char)p[-1]) && p - 1 > begin && strchr(".!?;", p[-2])))
 		p--;
@@ -100,7 +100,7 @@ static bool fails_of_one(const char *begin, const char *p, const char *end)
 				 *const again[] = {"still", "Still", "same error", "same problem", "same issue", "no luck", "No luck", NULL},
 				 *const advice[] = {"you can", "You can", "ould you", "you could", "You could", "you should", "You should", "lease ", "Try ", "uggest", "ecommend", "onsider", NULL},
 				 *const denied[] = {"n't work", "not work", "n't solve", "not solve", "n't fit", "not fit", NULL};
-	const char *const from = sentence_begin(begin, p), *const to = sentence_end(p, end, 1), *const next = sentence_end(p, end, 2);
+	const char *const from = oom_sentence_begin(begin, p), *const to = oom_sentence_end(p, end, 1), *const next = oom_sentence_end(p, end, 2);
 
 	if (any(advice, from, to) || helped_by(from, to))
 		return false;
@@ -119,7 +119,7 @@ static bool tried_one(const char *begin, const char *end)
 			if (p == begin || (*p != 'a' && isalnum((unsigned char)p[-1])) || (*p == 'a' && p[-1] != 'b' && p[-1] != 'B') ||
 			    oom_text_find(line, oom_line_end(p, end), "File \"") || oom_text_find(line, p, "WARN") || oom_text_find(line, p, "Warning"))
 				continue;
-			if (is_of_one(after, sentence_end(after, end, 1)) && fails_of_one(begin, p, end))
+			if (is_of_one(after, oom_sentence_end(after, end, 1)) && fails_of_one(begin, p, end))
 				return true;
 		}
 	return false;
@@ -142,7 +142,7 @@ static void printed_batch(struct oom_crash *c, const char *line, const char *siz
 	for (n = 0; p + n < stop && n + 1 < sizeof(number) && isdigit((unsigned char)p[n]); n++)
 		number[n] = p[n];
 	number[n] = 0;
-	if (n && !(!strcmp(number, "1") && helped_by(sentence_begin(line, size), sentence_end(size, stop, 1))))
+	if (n && !(!strcmp(number, "1") && helped_by(oom_sentence_begin(line, size), oom_sentence_end(size, stop, 1))))
 		oom_told_note(c, "batch size", "batch size", strlen("batch size"), number);
 }
 

@@ -23,6 +23,9 @@ static const char *const counted[] = {"s", NULL};
 static const char *const might[] = {"run o", "running o", "runs o", "go o", "goes o", "going o", "be o", "avoid o", "prevent o", "encounter o",
 					   "get o", "hit o", "see o", "for o", "when o", "if o", "of o", "handle o", "Run o", "Running o", NULL};
 
+static const char *const averted[] = {"avoid ", "avoid an ", "prevent ", "prevent an ", "prevents ", "prevents an ", "avoids ", "avoids an ", "avoiding ", "preventing ", "handle ", "cause ", "causes ", "without ", "may ", "might ",
+				      "could ", "can ", NULL};
+
 /* Further columns by their names. */
 #define SAYS(needle_, framework_, format_, ...) \
 	{.needle = needle_, .framework = framework_, .format = format_, .strength = __VA_ARGS__}
@@ -119,6 +122,7 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("Dst tensor is not initialized", "tensorflow", "tf-dst-tensor", 2),
 	SAYS("Out of memory allocating", "jax", "xla-resource-exhausted", 3),
 	SAYS("Failed to allocate request for", "jax", "xla-resource-exhausted", 3),
+	SAYS("cuMemAllocAsync failed to allocate", "jax", "xla-resource-exhausted", 3),
 	SAYS("bytes for new constant", "jax", "xla-resource-exhausted", 3),
 	SAYS("while trying to allocate", "jax", "xla-resource-exhausted", 3),
 	SAYS("RESOURCE_EXHAUSTED", "jax", "xla-resource-exhausted", 2),
@@ -332,6 +336,29 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("because no memory is available", "lmcache", "lmcache-pool", 1, .needs = {"ailed to allocate memory", -300}),
 	SAYS("Failed to allocate memory block of size", "lmcache", "lmcache-pool", 1),
 	SAYS("Failed to allocate memory obj", "lmcache", "lmcache-pool", 1),
+	/* what happened, by people who write no message down: a run that does so, not one that might */
+	SAYS("is going out of memory", "device", "out-of-memory", 1),
+	SAYS("keeps going out of memory", "device", "out-of-memory", 1),
+	SAYS("keeps running out of memory", "device", "out-of-memory", 1),
+	SAYS("it runs out of memory", "device", "out-of-memory", 1),
+	SAYS("out-of-memory error", "device", "out-of-memory", 1, .not_after = averted, .not_before = counted),
+	SAYS("getting OutOfMemory", "device", "out-of-memory", 1),
+	SAYS("get OutOfMemory", "device", "out-of-memory", 1),
+	SAYS("got OutOfMemory", "device", "out-of-memory", 1),
+	SAYS("getting OOM", "device", "out-of-memory", 1),
+	SAYS("gets OOM", "device", "out-of-memory", 1),
+	SAYS("got OOM", "device", "out-of-memory", 1),
+	SAYS("I get OOM", "device", "out-of-memory", 1),
+	SAYS("got an OOM", "device", "out-of-memory", 1),
+	SAYS("get an OOM", "device", "out-of-memory", 1),
+	SAYS("hits OOM", "device", "out-of-memory", 1),
+	SAYS("OOM during", "device", "out-of-memory", 1, .not_after = averted),
+	SAYS("OOM when ", "device", "out-of-memory", 1, .not_after = averted),
+	SAYS("OOM while", "device", "out-of-memory", 1, .not_after = averted),
+	SAYS("OOM after", "device", "out-of-memory", 1, .not_after = averted),
+	/* "reports OOM", and "OOM problem" */
+	SAYS("\xe6\x8a\xa5\xe9\x94\x99OOM", "device", "out-of-memory", 1),
+	SAYS("OOM\xe9\x97\xae\xe9\xa2\x98", "device", "out-of-memory", 1),
 	/* nobody's wording in particular, and no sentence about what might happen */
 	SAYS("ut of memory", "device", "out-of-memory", 1, .not_after = might),
 };

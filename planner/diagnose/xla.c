@@ -96,11 +96,15 @@ void oom_xla_program(struct oom_crash *c, const struct oom_excerpt *x)
 /* "for 3.39GiB (3640655872B)": the exact number where both are printed. */
 void oom_xla_line(struct oom_crash *c, const struct oom_excerpt *x)
 {
-	const char *const exact = oom_text_find(x->after, x->stop, "B (");
+	const char *const exact = oom_text_find(x->after, x->stop, "B ("), *both;
 
 	if (exact && oom_text_find(x->after, exact, "request for") && exact - x->after < 80)
 		oom_number_follows(c, OOM_CRASH_TRIED, exact, x->stop, "B (", true);
 	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(x->begin, x->at), x->at + 5, "Failed to allocate", false);
+	/* xla/stream_executor/gpu/gpu_cudamallocasync_allocator.cc: "Free memory/Total memory: 22635544576/85095874560" */
+	both = oom_number_follows(c, OOM_CRASH_FREE, x->after, x->stop, "Free memory/Total memory:", true);
+	if (both)
+		oom_number_follows(c, OOM_CRASH_TOTAL, both, x->stop, "/", true);
 	/* "RESOURCE_EXHAUSTED: Allocation (size=...) would exceed memory (size=...)" */
 	oom_number_follows(c, OOM_CRASH_TRIED, x->after, x->stop, "RESOURCE_EXHAUSTED: Allocation (size=", true);
 	if (c->known[OOM_CRASH_TRIED])
