@@ -68,7 +68,7 @@ enum oom_crash_part {
 	OOM_PART_UNKNOWN, OOM_PART_LOGITS, OOM_PART_SCORES, OOM_PART_KV, OOM_PART_SCRATCH, OOM_PART_WEIGHTS,
 	OOM_PART_STATES, OOM_PART_GATHERED, OOM_PART_BUCKET, OOM_PART_IMAGE, OOM_PART_LOSS, OOM_PART_TRACE, OOM_PART_SAMPLER, OOM_PART_NODE, OOM_PART_RESTORED,
 	OOM_PART_WARMUP, OOM_PART_ENGINE, OOM_PART_GRAPHS, OOM_PART_SCALED, OOM_PART_PAIRS, OOM_PART_EDGES, OOM_PART_MAPS, OOM_PART_TEMPORARIES, OOM_PART_RAYS, OOM_PART_JOINED, OOM_PART_POINTS,
-	OOM_PART_INPUT, OOM_PART_ENCODED, OOM_PART_FIXED, OOM_PART_MERGED, OOM_PARTS
+	OOM_PART_INPUT, OOM_PART_ENCODED, OOM_PART_FIXED, OOM_PART_MERGED, OOM_PART_CONTEXT, OOM_PARTS
 };
 
 /* What a model works on, by the words around the message; those that are rarer stand first. */
@@ -130,6 +130,7 @@ struct oom_crash {
 	size_t n_told;
 	uint64_t layers, layer_bytes;           /* what llama.cpp put on the card, and what one takes there; 0: unknown */
 	int64_t first_dimension;                /* of the shape of three and more that was refused; 0: none is given */
+	bool text_array;                        /* NumPy's of text, each entry as wide as the longest */
 	bool pairs;                             /* that shape is square: everything of so many against everything */
 	int64_t image[2];                       /* height and width, where that shape is one of images; 0: it is not */
 	bool moved_whole;                       /* its code moves a pipeline to the card before it offloads it in parts */

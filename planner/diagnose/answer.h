@@ -120,6 +120,8 @@ enum oom_told_about oom_told_about(const struct oom_crash_told *t);
 enum oom_told_about oom_told_about_name(const char *name, size_t n);
 /* A batch of one was tried, whatever the command says. */
 void oom_told_batch_of_one(struct oom_crash *c);
+/* "It works with batchsize=1": what failed had more. */
+bool oom_batch_helped(const char *begin, const char *p, const char *end);
 void oom_told_printed(struct oom_crash *c, const char *begin, const char *end);
 /* The sentence that p stands in; up to the end of the n-th from there. */
 const char *oom_sentence_begin(const char *begin, const char *p);
@@ -178,6 +180,8 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 void oom_fixes_host(const struct oom_crash *c, struct oom_crash_answer *a);
 void oom_fixes_host_behind(const struct oom_crash *c, struct oom_crash_answer *a);
 bool oom_host_array(const struct oom_crash *c);
+/* The line that failed computes: no model was being loaded. */
+bool oom_host_computed(const struct oom_crash *c);
 bool oom_host_array_huge(const struct oom_crash *c);
 /* What such a message was short of, in bytes; 0: it does not say. */
 uint64_t oom_shortage(const struct oom_crash *c);

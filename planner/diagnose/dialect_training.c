@@ -96,7 +96,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(LOGITS) = "use_liger_kernel=True: the logits of the whole batch are not kept",
 	  L(OPTIMIZER) = "optim=\"adamw_bnb_8bit\", \"paged_adamw_8bit\" or \"adafactor\"",
 	  L(FOREACH) = "optim=\"adamw_torch_fused\": its step makes no temporaries of all parameters at once",
-	  L(RESTORE) = "load_best_model_at_end=False, and load the best checkpoint in a process of its own afterwards; a checkpoint to go on from is read to the host first by newer releases",
+	  L(RESTORE) = "of a checkpoint to go on from: transformers 4.28 or later, which reads it to the host first (map_location=\"cpu\"); of the best one, at the end: load_best_model_at_end=False, and load it in a process of its own afterwards",
 	  L(SHARD) = "deepspeed=ds_config.json (ZeRO-2/3) or fsdp=\"full_shard auto_wrap\"",
 	  L(LENGTH) = "max_length of the tokenizer lower (this changes what is learnt)",
 	  L(LOAD_HOST) = "dtype=torch.bfloat16 in from_pretrained (fp32 takes twice as much); with several processes fsdp_cpu_ram_efficient_loading or ZeRO-3, "

@@ -127,6 +127,8 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 
 	if ((of_memory || cause == OOM_CAUSE_KV_CACHE || cause == OOM_CAUSE_OTHER_PROCESS) && c->several)
 		add(c, a, "", OOM_LEVER_UNLOAD);
+	if (of_memory && c->part == OOM_PART_CONTEXT)
+		oom_fix_add(a, "", "a card of its own for each rank: torch.cuda.set_device(local_rank) before init_process_group(), and CUDA_VISIBLE_DEVICES without cards that others use (nvidia-smi)");
 	if (of_memory && c->moved_whole)
 		oom_fix_add(a, "", "leave out .to(\"cuda\") before enable_model_cpu_offload(): it puts every part on the card at once; the offload moves each part there when it runs");
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_crash_of_card(c) && work == OOM_WORK_TRAINING && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TOTAL] < (uint64_t)5 << 28)

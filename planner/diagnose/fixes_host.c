@@ -35,6 +35,8 @@ void oom_fixes_host(const struct oom_crash *c, struct oom_crash_answer *a)
 		return;
 	if (one_array(c, GIB) && is_read(c) && (*c->own_line || c->phase == OOM_CRASH_INFERENCE) && !oom_lever_own(c, OOM_LEVER_ARRAY))
 		oom_fix_lever(c, a, "", OOM_LEVER_CONTEXT);
+	if (c->text_array)
+		oom_fix_add(a, "", "dtype=object, or a list: an array of fixed-width text gives every entry the width of the longest");
 	if (one_array(c, GIB) && c->pairs)
 		oom_fix_add(a, "", "a sparse form of that matrix (scipy.sparse), or a block of its rows at a time; of half as many things it takes a quarter");
 	/* who knows what the array is says how it gets smaller */
@@ -49,9 +51,16 @@ void oom_fixes_host(const struct oom_crash *c, struct oom_crash_answer *a)
 		oom_fix_lever(c, a, "", oom_lever_own(c, OOM_LEVER_HOST) ? OOM_LEVER_HOST : OOM_LEVER_KEEP);
 }
 
+bool oom_host_computed(const struct oom_crash *c)
+{
+	return *c->own_line && c->traceback && !strstr(c->own_line, "load");
+}
+
 /* One of some GiB may be meant: behind the memory that it lacks. */
 void oom_fixes_host_behind(const struct oom_crash *c, struct oom_crash_answer *a)
 {
 	if (one_array(c, GIB) && !one_array(c, 8 * GIB))
 		oom_fix_lever(c, a, "", OOM_LEVER_ARRAY);
+	if (oom_crash_work(c) == OOM_WORK_INFERENCE && oom_host_computed(c) && !one_array(c, GIB))
+		oom_fix_add(a, "", "smaller inputs, or each in pieces: what one of them makes, in full size and for all classes, has to fit the host's memory");
 }

@@ -43,6 +43,9 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 		return true;
 	if (l == OOM_LEVER_PRECISION && oom_format_is(c, OOM_FORMAT_NO_AMP) && !oom_lever_own(c, l))
 		return true;
+	/* no model is there yet */
+	if (c->part == OOM_PART_CONTEXT && spares_the_rest(l))
+		return true;
 	/* the trial run comes before the cache that the share is for */
 	if (l == OOM_LEVER_ROOM && c->part == OOM_PART_WARMUP)
 		return true;

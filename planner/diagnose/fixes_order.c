@@ -93,6 +93,8 @@ static const struct {
 static const enum oom_lever of_pictures[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(TILE), V(CONTEXT), V(REQUESTS), V(QUANT), V(ROOM));
 /* Several are drawn at once, by the line that ran or by an option: fewer of them cost nothing. */
 static const enum oom_lever of_many_pictures[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(CONTEXT), V(OFFLOAD), V(TILE), V(QUANT), V(ROOM));
+/* Frames show what was computed, and it was no loading. */
+static const enum oom_lever of_host_inputs[OOM_MAX_LEVERS] = DO(V(HOST));
 static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
 /* Nothing says whether weights or cache were made: fewer layers on the card are less of both. */
 static const enum oom_lever of_layers_or_cache[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(KV), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
@@ -231,6 +233,8 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 
 	if (oom_format_of(c)->first[0])
 		return oom_format_of(c)->first;
+	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_INFERENCE && oom_host_computed(c))
+		return of_host_inputs;
 	/* in its model, not where outputs are joined */
 	if (cause == OOM_CAUSE_EVAL_LOGITS && c->cause[0].confidence < 0.8)
 		return of_evaluations;

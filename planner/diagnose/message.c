@@ -165,15 +165,16 @@ static void rename_by_text(struct oom_crash *c, const char *begin, const char *e
 		{OOM_RUNTIME_EITHER_XLA, "XlaRuntimeError", "jax"}, {OOM_RUNTIME_EITHER_XLA, "jaxlib", "jax"},
 		{OOM_RUNTIME_EITHER_XLA, "JaxRuntimeError", "jax"}, {OOM_RUNTIME_EITHER_XLA, "import jax", "jax"},
 		{OOM_RUNTIME_EITHER_XLA, "/jax/", "jax"},
-		{OOM_RUNTIME_NOBODYS, "ggml_", "ggml"}, {OOM_RUNTIME_NOBODYS, "torch.", "torch"},
-		{OOM_RUNTIME_NOBODYS, "import jax", "jax"}, {OOM_RUNTIME_NOBODYS, "jaxlib", "jax"},
+		{OOM_RUNTIME_NOBODYS, "ggml_", "ggml"}, {OOM_RUNTIME_NOBODYS, "ollama", "ggml"}, {OOM_RUNTIME_NOBODYS, "llama.cpp", "ggml"}, {OOM_RUNTIME_NOBODYS, "gguf", "ggml"}, {OOM_RUNTIME_NOBODYS, "torch.", "torch"}, {OOM_RUNTIME_NOBODYS, "/torch/", "torch"},
+		{OOM_RUNTIME_NOBODYS, "loss.backward()", "torch"}, {OOM_RUNTIME_NOBODYS, "import jax", "jax"}, {OOM_RUNTIME_NOBODYS, "jaxlib", "jax"},
 		{OOM_RUNTIME_NOBODYS, "deepspeed", "torch"}, {OOM_RUNTIME_NOBODYS, "sglang", "torch"}, {OOM_RUNTIME_NOBODYS, "vllm", "torch"},
-		{OOM_RUNTIME_NOBODYS, "diffusers", "torch"}, {OOM_RUNTIME_NOBODYS, "peft", "torch"}, {OOM_RUNTIME_NOBODYS, "LoRA", "torch"},
+		{OOM_RUNTIME_NOBODYS, "diffusers", "torch"}, {OOM_RUNTIME_NOBODYS, "llmcompressor", "torch"}, {OOM_RUNTIME_NOBODYS, "AutoModel", "torch"},
+		{OOM_RUNTIME_NOBODYS, "verl", "torch"}, {OOM_RUNTIME_NOBODYS, "PyTorch", "torch"}, {OOM_RUNTIME_NOBODYS, "LLM", "torch"}, {OOM_RUNTIME_NOBODYS, "Qwen", "torch"}, {OOM_RUNTIME_NOBODYS, "openrlhf", "torch"}, {OOM_RUNTIME_NOBODYS, "peft", "torch"}, {OOM_RUNTIME_NOBODYS, "lora", "torch"}, {OOM_RUNTIME_NOBODYS, "LoRA", "torch"},
 		{OOM_RUNTIME_NOBODYS, "accelerate launch", "torch"}, {OOM_RUNTIME_NOBODYS, "transformers", "torch"},
 		/* whoever has batches or epochs learns, on a runtime that is named or on the one that most use */
 		{OOM_RUNTIME_NOBODYS, "tensorflow", "tensorflow"}, {OOM_RUNTIME_NOBODYS, "mxnet", "mxnet"}, {OOM_RUNTIME_NOBODYS, "caffe", "caffe"},
 		{OOM_RUNTIME_NOBODYS, "darknet", "cuda"}, {OOM_RUNTIME_NOBODYS, "batch size", "torch"}, {OOM_RUNTIME_NOBODYS, "batch_size", "torch"},
-		{OOM_RUNTIME_NOBODYS, " epoch", "torch"},
+		{OOM_RUNTIME_NOBODYS, " epoch", "torch"}, {OOM_RUNTIME_NOBODYS, "train.py", "torch"},
 		{OOM_RUNTIME_NOBODYS, "CUDA", "cuda"}, {OOM_RUNTIME_NOBODYS, "cuda", "cuda"},
 	};
 

@@ -36,6 +36,7 @@ static const struct oom_part parts[OOM_PARTS] = {
 	/* what goes in is scaled to one size: Segment Anything's image encoder to 1024 x 1024 */
 	[OOM_PART_FIXED] = {"the image encoder, which scales whatever it is given to one size", 0, OOM_LEVER_QUANT},
 	[OOM_PART_MERGED] = {"adapters that are put into the weights of their base: nothing is learnt, and no GPU is needed for it", 0, OOM_LEVER_MERGE},
+	[OOM_PART_CONTEXT] = {"a context and a communicator's buffers, before any tensor of the model: the card was full by then", OOM_LEVER_OTHERS, OOM_LEVER_OTHERS},
 	[OOM_PART_ENCODED] = {"the encoder, which makes latents of an image or video at full size", 0, OOM_LEVER_CONTEXT},
 	[OOM_PART_IMAGE] = {"the decoder of latents: images or video at full size", 0, OOM_LEVER_TILE},
 };
@@ -185,12 +186,12 @@ static void decode_model(struct oom_crash *c, const char *begin, const char *end
 {
 	/* models of language have a vocabulary */
 	static const char *const language[] = {"vocab", "log_prob", "logprob", "ForCausalLM", "lm_head", "llama", "Llama", "LLAMA", "LLaMA", "icuna", "LLM", "gpt", "GPT",
-					       "Qwen", "qwen", "megatron", "trl", "unsloth", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", NULL},
+					       "Qwen", "qwen", "megatron", "trl", "unsloth", "qlora", "QLoRA", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", NULL},
 				 /* as a rule, but for the models of sound and sight that they hold as well */
 				 *const mostly[] = {"transformers", NULL}, *const perhaps[] = {"trainer.py", NULL};
 	/* of models that see, not of those that draw */
 	static const char *const pixels[] = {"max_pixels", "_vl/", "_vl.py", "vision_tower", "pixel_values", "grid_thw", "limit_mm_per_prompt", "limit-mm-per-prompt",
-					     "multi-modal", "multimodal", "vision_model", "MAX_PIXELS", "vl-7b", "VL-7B", "VL-3B", "VL-32B", "VL-72B", "VL-2B", NULL};
+					     "multi-modal", "multimodal", "vision_model", "MAX_PIXELS", "web_demo_mm", "vl-7b", "VL-7B", "VL-3B", "VL-32B", "VL-72B", "VL-2B", NULL};
 
 	c->language = any(begin, end, language) || (c->task == OOM_TASK_UNKNOWN && any(begin, end, perhaps)) ||
 		      (any(begin, end, mostly) && c->task != OOM_TASK_AUDIO && c->task != OOM_TASK_IMAGES && c->task != OOM_TASK_VIDEO);
@@ -205,6 +206,10 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	/* commands and calls that put adapters into their base */
 	static const char *const merges[] = {"merge_and_unload", "llamafactory-cli export", "export_model.py", "--merge_lora true", "merge_lora=True", "merge-lora",
 					     "merge_lora.py", "merge_adapter", NULL};
+	/* who goes on from a checkpoint, by what people write and by the option; not where steps were counted since */
+	static const char *const resumes[] = {"oading optimizer state", "oad optimizer state", "oad the optimizer state", "hen I resume", "hen resum", "resumed the model", "resuming the training",
+					      "resuming training", "resume the training", "resume training from", "init_from=resume", "init_from resume", "estoring checkpoint", "estoring the checkpoint", "estoring optimizer", NULL},
+				 *const steps[] = {"it/s", "s/it", "loss", "Epoch", NULL};
 	const char *const line = oom_line_begin(begin, at);
 	const bool layered = oom_runtime_is(c, OOM_RUNTIME_LAYERED);
 	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
@@ -230,6 +235,8 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 			c->part = oom_part_near(innermost(begin, line), line, false, tried);
 		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_LOAD && !c->trains && any(begin, end, merges))
 			c->part = OOM_PART_MERGED;
+		if (c->part == OOM_PART_UNKNOWN && (c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_UNKNOWN || !c->traceback) && any(begin, end, resumes) && !any(begin, end, steps))
+			c->part = OOM_PART_RESTORED;
 		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_TO_DEVICE && moves_input(innermost(begin, line), line))
 			c->part = OOM_PART_INPUT;
 		if (c->part == OOM_PART_UNKNOWN && multiplies_itself(innermost(begin, line), line))

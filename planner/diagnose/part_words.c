@@ -172,6 +172,9 @@ static const struct {
 	{"in capture\n", OOM_PART_GRAPHS},
 	{"init_cuda_graphs", OOM_PART_GRAPHS},
 	{"cuda_graph_runner", OOM_PART_GRAPHS},
+	/* torch.distributed, before a model is moved */
+	{"init_process_group(", OOM_PART_CONTEXT},
+	{"in init_process_group", OOM_PART_CONTEXT},
 	{"initialize_optimizer_states", OOM_PART_STATES},
 	/* DeepSpeed's engine has the weights by then: it makes fp32 copies and states */
 	{"in _configure_zero_optimizer", OOM_PART_STATES},
@@ -213,6 +216,8 @@ static const struct {
 	{"optimizer.load_state_dict", OOM_PART_RESTORED},
 	{"_load_optimizer_and_scheduler", OOM_PART_RESTORED},
 	{"in load_optimizer", OOM_PART_RESTORED},
+	{"in load_opt_state", OOM_PART_RESTORED},
+	{"'optimizers.bin'", OOM_PART_RESTORED},
 	{"load_optimizer_states", OOM_PART_RESTORED},
 	{"in _load_zero_checkpoint", OOM_PART_RESTORED},
 	{"optim_state_dict_to_load", OOM_PART_RESTORED},

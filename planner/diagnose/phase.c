@@ -389,6 +389,10 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 	if (oom_runtime_is(c, OOM_RUNTIME_TORCH) && (c->phase == OOM_CRASH_TRAIN_STEP || c->phase == OOM_CRASH_UNKNOWN) &&
 	    (oom_text_find(at - begin > 400 ? at - 400 : begin, at, "exp_avg") || oom_text_find(at - begin > 400 ? at - 400 : begin, at, "_foreach_sqrt")))
 		oom_phase_settle(c, OOM_CRASH_OPTIMIZER, 0.8, "moments of an Adam");
+	/* of a loop that somebody shows nobody knows which line it was */
+	if (!c->traceback && (c->phase == OOM_CRASH_OPTIMIZER || c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_FORWARD) && oom_text_find(begin, end, "loss.backward()") &&
+	    oom_text_find(begin, end, ".step()") && !oom_text_find(oom_line_begin(begin, at), oom_line_end(at, end), ".step("))
+		oom_phase_settle(c, OOM_CRASH_TRAIN_STEP, 0.6, "a training's loop that is shown");
 	c->trains = c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_OPTIMIZER ||
 		    c->phase == OOM_CRASH_TRAIN_STEP || oom_phase_trains(c, begin, at, end);
 }

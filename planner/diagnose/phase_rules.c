@@ -261,6 +261,7 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{".from_pretrained(", OOM_CRASH_LOAD},
 	{".from_preset(", OOM_CRASH_LOAD},
 	{"load_checkpoint(", OOM_CRASH_LOAD},
+	{" torch.load(", OOM_CRASH_LOAD},
 	{"model.generate(", OOM_CRASH_INFERENCE},
 	{"trainer.evaluate(", OOM_CRASH_EVAL},
 	{"trainer.train(", OOM_CRASH_TRAIN_STEP},

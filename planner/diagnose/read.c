@@ -195,6 +195,9 @@ static bool finish(struct oom_scan *s)
 		return false;
 	decode(s->window, s->window_at, s->window_size, s->trigger, s->last);
 	s->last->line = s->window_line;
+	/* people's words stand above the log that they show */
+	if (!s->last->known[OOM_CRASH_TRIED] && !s->last->known[OOM_CRASH_TOTAL] && !s->at_message.run.samples && s->run.run.samples && s->run.read <= OOM_SCAN_READ_ALL)
+		s->at_message = s->run;
 	oom_run_close(&s->at_message, &s->log->run);
 	oom_run_causes(s->last, s->log);
 	return true;
@@ -241,6 +244,20 @@ static void search(struct oom_scan *s, const char *begin, const char *from, cons
 	s->line += oom_lines_in(at.counted, to);
 }
 
+/* Nothing in it is a message: what people say of it. */
+static void search_said(struct oom_scan *s, const char *begin, const char *end)
+{
+	const char *at;
+	const struct oom_trigger *const t = s->trigger || s->packed ? NULL : oom_said(begin, end, &at);
+
+	if (!t)
+		return;
+	s->begin = begin;
+	s->end = end;
+	s->line = oom_lines_in(begin, at);
+	found(s, begin, at, end, t);
+}
+
 bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
 {
 	struct oom_crash_log log = {.first_rank = -1};
@@ -257,6 +274,7 @@ bool oom_crash_decode(const char *text, size_t size, struct oom_crash *out)
 	s.fed = text;
 	locale = oom_locale_enter();
 	search(&s, text, text, text + size, text + size);
+	search_said(&s, text, text + (size < BLOCK ? size : BLOCK));
 	any = finish(&s);
 	oom_locale_leave(locale);
 	free(s.window);
@@ -303,6 +321,11 @@ static enum oom_status stream(FILE *f, struct oom_scan *s, struct oom_error *err
 			done = to;
 			keep_pending(s);
 			oom_scan_feed(s, buf + to, false);
+		}
+		/* of a text that people paste, all of it is here */
+		if (eof && !s->trigger) {
+			search_said(s, buf, buf + len);
+			keep_pending(s);
 		}
 		keep = done > OOM_SCAN_BEFORE ? done - OOM_SCAN_BEFORE : 0;
 		/* of a line longer than what is kept, the rest */

@@ -32,6 +32,9 @@ static bool trains(const struct oom_crash *c)
  * of a twentieth: guesses; memory that only warms up rises at once and stays. */
 static bool leaks(const struct oom_crash_run *run)
 {
+	/* as even as a line is, what little it rises is kept as well: a warm-up bends */
+	if (run->memory_samples >= 12 && run->memory_fit > 0.995 && run->memory_slope > 0 && run->memory_last > 1.02 * run->memory_first)
+		return true;
 	return ((run->memory_samples >= 12 && run->memory_fit > 0.95) || (run->memory_samples >= 6 && run->memory_fit > 0.98)) && run->memory_slope > 0 &&
 	       run->memory_last > 1.05 * run->memory_first;
 }

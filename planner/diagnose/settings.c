@@ -103,6 +103,8 @@ static const struct {
 	{"micro_batch_size", ANY_OF("=1"), OOM_LEVER_BATCH},
 	{"batch_size", ANY_OF("=1"), OOM_LEVER_BATCH},
 	{"batch_size_per_gpu", ANY_OF("=1"), OOM_LEVER_BATCH},
+	{"bs", ANY_OF("=1"), OOM_LEVER_BATCH},
+	{"bsz", ANY_OF("=1"), OOM_LEVER_BATCH},
 	{"samples_per_gpu", ANY_OF("=1"), OOM_LEVER_BATCH},
 	{"train_micro_batch_size_per_gpu", ANY_OF("=1"), OOM_LEVER_BATCH},
 };
@@ -275,6 +277,9 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 
 	if (!told || is_advice(begin, name) || is_term(begin, name))
 		return;
+	/* with which it works */
+	if (!strcmp(told, "1") && (*name == 'b' || *name == 'B' || oom_text_find(name, name + n, "batch")) && oom_batch_helped(begin, name, end))
+		return;
 	if (!is_no(told) || !strcmp(told, "0") || oom_told_off(name, n))
 		oom_told_note(c, spelled(begin, name), name, n, told);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -343,7 +348,9 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	if (oom_text_find(begin, end, "No executable batch size found"))
 		c->set |= OOM_SET(OOM_LEVER_BATCH);
 	/* folders of Windows: "C:\", "\Lib\site-packages" */
-	c->windows = oom_text_find(begin, end, ":\\") || oom_text_find(begin, end, "\\site-packages\\") || oom_text_find(begin, end, "..\\c10\\");
+	c->windows = oom_text_find(begin, end, ":\\") || oom_text_find(begin, end, "\\site-packages\\") || oom_text_find(begin, end, "..\\c10\\") ||
+		     /* c10/core/impl/alloc_cpu.cpp: the words of MSVC's build, and of Android's */
+		     oom_text_find(begin, end, "DefaultCPUAllocator: not enough memory");
 }
 
 const char *oom_setting_called(uint64_t levers, size_t n)

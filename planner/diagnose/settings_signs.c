@@ -28,6 +28,18 @@ static const struct {
 	{"training Lora", OOM_LEVER_ADAPTER},
 	{"LoRA r ", OOM_LEVER_ADAPTER},
 	{"LoRA fine", OOM_LEVER_ADAPTER},
+	{"qlora", OOM_LEVER_ADAPTER},
+	{"QLoRA", OOM_LEVER_ADAPTER},
+	{"QLORA", OOM_LEVER_ADAPTER},
+	{"qlora", OOM_LEVER_QUANT},
+	{"QLoRA", OOM_LEVER_QUANT},
+	{"QLORA", OOM_LEVER_QUANT},
+	/* weights that are quantised, by their names on the Hub */
+	{"-awq", OOM_LEVER_QUANT},
+	{"-AWQ", OOM_LEVER_QUANT},
+	{"-gptq", OOM_LEVER_QUANT},
+	{"-GPTQ", OOM_LEVER_QUANT},
+	{"-bnb-4bit", OOM_LEVER_QUANT},
 	/* the decorator's frame, and the calls */
 	{"decorate_context", OOM_LEVER_NO_GRAD},
 	{"no_grad()", OOM_LEVER_NO_GRAD},

@@ -98,6 +98,16 @@ void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *
 	if (c->known[OOM_CRASH_TRIED])
 		return;
 	type = oom_text_find(p, end, "data type ");
+	/* "<U1847338": text of four bytes a letter, each entry as wide as the longest */
+	if (type && end - type > 13 && type[10] == '<' && type[11] == 'U' && n * 4 * strtod(type + 12, NULL) < 9e18 && strtod(type + 12, NULL) >= 1) {
+		char text[64];
+		const double wide = strtod(type + 12, NULL);
+
+		snprintf(text, sizeof(text), "%.0f x %.0f letters of 4 bytes", n, wide);
+		oom_number_put(c, OOM_CRASH_TRIED, (uint64_t)(n * 4 * wide), text, text + strlen(text));
+		c->text_array = true;
+		return;
+	}
 	for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++) {
 		const size_t w = strlen(types[i].name);
 		char text[64];

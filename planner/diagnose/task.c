@@ -18,7 +18,7 @@ static const struct {
 	{"interatomic", OOM_TASK_ATOMS}, {"chgnet", OOM_TASK_ATOMS}, {"nequip", OOM_TASK_ATOMS}, {"fairchem", OOM_TASK_ATOMS},
 	{"forcefield", OOM_TASK_ATOMS},
 	{"graph", OOM_TASK_GRAPHS}, {"=gnn", OOM_TASK_GRAPHS}, {"=gcn", OOM_TASK_GRAPHS}, {"=gat", OOM_TASK_GRAPHS}, {"=adj", OOM_TASK_GRAPHS},
-	{"adjacency", OOM_TASK_GRAPHS}, {"=edges", OOM_TASK_GRAPHS}, {"=edge", OOM_TASK_GRAPHS}, {"=nodes", OOM_TASK_GRAPHS}, {"graphsage", OOM_TASK_GRAPHS}, {"pygcn", OOM_TASK_GRAPHS}, {"pygat", OOM_TASK_GRAPHS},
+	{"adjacency", OOM_TASK_GRAPHS}, {"=edges", OOM_TASK_GRAPHS}, {"=edge", OOM_TASK_GRAPHS}, {"=nodes", OOM_TASK_GRAPHS}, {"graphsage", OOM_TASK_GRAPHS}, {"pygcn", OOM_TASK_GRAPHS}, {"torch_geometric", OOM_TASK_GRAPHS}, {"geometric", OOM_TASK_GRAPHS}, {"=ogb", OOM_TASK_GRAPHS}, {"pygat", OOM_TASK_GRAPHS},
 	{"gym", OOM_TASK_AGENTS}, {"=ppo", OOM_TASK_AGENTS}, {"=rl", OOM_TASK_AGENTS}, {"maniskill", OOM_TASK_AGENTS}, {"isaac", OOM_TASK_AGENTS}, {"replay", OOM_TASK_AGENTS},
 	{"=agent", OOM_TASK_AGENTS}, {"=agents", OOM_TASK_AGENTS}, {"mujoco", OOM_TASK_AGENTS}, {"legged", OOM_TASK_AGENTS}, {"=dqn", OOM_TASK_AGENTS},
 	{"=sac", OOM_TASK_AGENTS}, {"dreamer", OOM_TASK_AGENTS},

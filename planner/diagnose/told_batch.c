@@ -91,12 +91,17 @@ static bool helped_by(const char *from, const char *to)
 	return any(helped, from, to) && !any(denied, from, to);
 }
 
+bool oom_batch_helped(const char *begin, const char *p, const char *end)
+{
+	return helped_by(oom_sentence_begin(begin, p), oom_sentence_end(p, end, 1));
+}
+
 /* Who says so complains of it: "even with batch_size=1", "reduced the batch to 1", "batch size 1 fails as well"; not who
  * is told to try it, and not whom it helped. */
 static bool fails_of_one(const char *begin, const char *p, const char *end)
 {
 	static const char *const persists[] = {"even ", "Even ", "still", "Still", "as well", " too", "also ", "educed", "ecreased", "owered", "inimized", "tried", "already",
-					       "no matter", "No matter", "egardless", "fails", "doesn't help", "not help", "OOM", "out of memory", NULL},
+					       "no matter", "No matter", "egardless", "fails", "doesn't help", "not help", "OOM", "out of memory", "\xe8\xbf\x98\xe6\x98\xaf" /* still */, "\xe4\xbb\x8d", NULL},
 				 *const again[] = {"still", "Still", "same error", "same problem", "same issue", "no luck", "No luck", NULL},
 				 *const advice[] = {"you can", "You can", "ould you", "you could", "You could", "you should", "You should", "lease ", "Try ", "uggest", "ecommend", "onsider", NULL},
 				 *const denied[] = {"n't work", "not work", "n't solve", "not solve", "n't fit", "not fit", NULL};

@@ -83,7 +83,8 @@ bool oom_traceback(const char *begin, const char *at, const char *end, struct oo
 		if (oom_text_find(s->from, at, marks[i]))
 			return true;
 	/* a debugger, and ranks that print as they die, show the message first */
-	if (!ends_in_another(s->to, end) && (oom_text_find(s->to, end, "File \"") || oom_text_find(s->to, end, heads[0]))) {
+	if (!ends_in_another(s->to, end) && (oom_text_find(s->to, end, "File \"") || oom_text_find(s->to, end, heads[0]) ||
+					   oom_text_find(s->to, end, "\xe2\x9d\xb1 ") || oom_text_find(s->to, end, "---> "))) {
 		s->from = s->to;
 		s->to = end;
 		return true;

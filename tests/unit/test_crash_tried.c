@@ -60,6 +60,39 @@ static const struct {
 	{"deepspeed.initialize keeps running out of memory\n[INFO] [driver] File \"/l/deepspeed/__init__.py\", line 171, in initialize\n[INFO] [driver] File \"/l/deepspeed/runtime/engine.py\", "
 	 "line 1505, in _configure_zero_optimizer\n[INFO] [driver] optimizer = DeepSpeedZeroOptimizer_Stage3(\n", 1, "offload_optimizer", "halve", NULL, OOM_CRASH_INIT,
 	 "frames behind a hint, whatever their lines begin with; what is made there are states"},
+	/* ---- a checkpoint to go on from ---- */
+	{"CUDA out of memory when resuming training, from scratch it fits\n", 1, "map_location=\"cpu\"", "halve", "states read from a checkpoint", OOM_CRASH_LOAD,
+	 "what is new is the checkpoint"},
+	{"CUDA out of memory. I resumed the model at epoch 3, Epoch 3: 12% 40/330 [00:12<01:10, 4.1 it/s, loss=0.4]\n", 1, "halve", "map_location", NULL, OOM_CRASH_UNKNOWN,
+	 "steps were counted since: it is over"},
+	{TRACE AT("fit.py", "<module>", "t.restore(p)") AT("own/util.py", "load_opt_state", "c = th.load(p)") AT("/l/site-packages/torch/serialization.py", "load", "return _load(f)")
+	 "RuntimeError: " CARD, 1, "map_location=\"cpu\"", NULL, NULL, OOM_CRASH_LOAD, "an optimizer's states, by the function's name"},
+	/* ---- of other runtimes ---- */
+	{"I fit several models in a for loop and get:\nResource exhausted: OOM when allocating tensor with shape[512,512]\n" TRACE AT("grid.py", "<module>", "m.fit(x, y)")
+	 AT("/l/site-packages/keras/engine/training.py", "fit", "outs = f(ins)"), 1, "clear_session()", NULL, NULL, OOM_CRASH_UNKNOWN, "graphs of those before stay"},
+	{"RuntimeError: [enforce fail at alloc_cpu.cpp:80] data. DefaultCPUAllocator: not enough memory: you tried to allocate 950009856 bytes.\n", 2, "page file", NULL, NULL,
+	 OOM_CRASH_UNKNOWN, "the words of Windows' build"},
+	/* "fine-tuning with 4-bit QLoRA, bs=1, is still oom" */
+	{"\xe7\x94\xa8qlora\xe5\xbe\xae\xe8\xb0\x83\xef\xbc\x8c bs=1 \xef\xbc\x8c\xe8\xbf\x98\xe6\x98\xafoom\xe3\x80\x82\n", 1, "recompute", "halve", "a batch of one",
+	 OOM_CRASH_TRAIN_STEP, "Chinese words; a batch of one, adapters and 4 bits are there"},
+	{"Cuda out of memory while testing. Training takes 3 of 4 GB.\n", 1, "evaluation batch", "halve", NULL, OOM_CRASH_EVAL, "what is tested is evaluated"},
+	{"my colab: RAM crash at this line\n\nstates = torch.load(path, map_location='cpu')\n", 2, "mmap=True", NULL, NULL, OOM_CRASH_LOAD, "host memory, by a call that somebody shows"},
+	/* ---- frames and code that people show ---- */
+	{"I have one big graph. This loop:\n```\n    for batch in loader:\n        loss = f(model(batch.x, batch.edge_index), batch.y)\n        loss.backward()\n        optimizer.step()\n```\ngives me "
+	 "an out-of-memory error\n", 1, "a part of the graph at a time", NULL, NULL, OOM_CRASH_TRAIN_STEP, "of a loop nobody knows which line it was"},
+	{"# cuda out of memory on my card\n\n\xe2\x94\x82 /l/torch/cuda/amp/grad_scaler.py:290 in _maybe_opt_step  \xe2\x94\x82\n\xe2\x94\x82 \xe2\x9d\xb1 290  retval = optimizer.step(*args)  \xe2\x94\x82\n", 1, "optimizer state", "autocast", NULL,
+	 OOM_CRASH_OPTIMIZER, "a box of frames behind a title"},
+	{"CUDA out of memory when DDP starts\n" TRACE AT("own.py", "main", "setup(rank)") AT("own.py", "setup", "dist.init_process_group('nccl')"), 1, "set_device(local_rank)", "FSDP", "before any tensor",
+	 OOM_CRASH_INIT, "no model is there yet"},
+	{TRACE AT("own/predict.py", "predict_case", "labels = probabilities.argmax(0)") "MemoryError\n", 2, "each in pieces", "second copy", NULL, OOM_CRASH_INFERENCE, "what computes loads nothing"},
+	/* 3000 entries of 50000 letters: 600 MB */
+	{"MemoryError: Unable to allocate array with shape (3000,) and data type <U50000\n", 1, "dtype=object", NULL, NULL, OOM_CRASH_UNKNOWN, "each entry is as wide as the longest"},
+	/* ---- no message at all ---- */
+	{"# OOM with an 8B model on two cards\n\n" TRACE AT("/l/openrlhf/trainer/ppo_trainer.py", "fit", "status = self.training_step(x)"), 1, "micro_batch_size lower", NULL, NULL, OOM_CRASH_TRAIN_STEP,
+	 "a title, and frames"},
+	{"Calibration with AWQModifier needs 120 GB, then it is running out of host memory.\n", 2, "more host memory", "nvidia-smi", NULL, OOM_CRASH_UNKNOWN, "of the host"},
+	{"# hbm OOM\nMy GAN in PyTorch trains with batchsize=1 successfully. With batchsize=8 it fails.\n", 1, "batchsize 8 -> 4", NULL, NULL, OOM_CRASH_UNKNOWN, "what works is no batch of one that failed"},
+	{"Total number of batches 2631\nKilledg in train batch: 1276 / 2631\n", 1, "more host memory", NULL, NULL, OOM_CRASH_UNKNOWN, "a kill writes over the line of a bar"},
 	/* ---- a program that shows in code alone ---- */
 	{"from vllm import LLM\nllm = LLM(model=\"m\")\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 44.50 GiB total capacity; 27.00 GiB already allocated; "
 	 "500.00 MiB free; 27.10 GiB reserved in total by PyTorch)\n", 2, "gpu_memory_utilization lower", NULL, NULL, OOM_CRASH_UNKNOWN, "it takes a share of the whole card"},
@@ -111,8 +144,10 @@ static void test_tried(void **state)
 static void test_words(void **state)
 {
 	static const char *const are[] = {"My job is going out of memory on the second step", "I keep getting OutOfMemory here", "The server dies with an out-of-memory error",
-					  "Got OOM after ten minutes", "# OOM during validation"},
-				 *const are_not[] = {"This option prevents an out-of-memory error.", "Use it to avoid OOM during validation.", "out-of-memory errors are explained below"};
+					  "Got OOM after ten minutes", "# OOM during validation",
+					  "My GPU runs out of memory with this flag", "\xe6\x98\xbe\xe5\xad\x98\xe4\xb8\x8d\xe8\xb6\xb3" /* the card's memory is short */},
+				 *const are_not[] = {"This option prevents an out-of-memory error.", "Use it to avoid OOM during validation.", "out-of-memory errors are explained below", "Set it to avoid OOM.", "It might OOM there.",
+						       "the kernel's OOM killer and oom_score_adj", "bloom and zoom"};
 	struct oom_crash c;
 
 	(void)state;
@@ -164,10 +199,30 @@ static void test_settled(void **state)
 	assert_non_null(strstr(a.settle, "memory_allocated()"));
 }
 
+/* A title stands above the log that it is about: eleven lines and one of a peak that rises by 40 MB each. */
+static void test_below(void **state)
+{
+	struct oom_crash_log log;
+	struct oom_error err;
+	struct oom_crash c;
+	FILE *f = fopen("tried.log", "w");
+
+	(void)state;
+	assert_non_null(f);
+	fputs("CUDA out of memory during validation\n\n", f);
+	for (int i = 0; i < 14; i++)
+		fprintf(f, "Eval  [%d/500]  time: 0.05  max mem: %d\n", 10 * i, 17000 + 40 * i);
+	fclose(f);
+	assert_int_equal(oom_crash_read("tried.log", NULL, NULL, &c, &log, &err), OOM_OK);
+	remove("tried.log");
+	assert_int_equal(c.cause[0].cause, OOM_CAUSE_LEAK);
+	assert_int_equal(c.phase, OOM_CRASH_EVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tried), cmocka_unit_test(test_words), cmocka_unit_test(test_async), cmocka_unit_test(test_free_elsewhere), cmocka_unit_test(test_settled),
+		cmocka_unit_test(test_tried), cmocka_unit_test(test_words), cmocka_unit_test(test_async), cmocka_unit_test(test_free_elsewhere), cmocka_unit_test(test_settled), cmocka_unit_test(test_below),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
