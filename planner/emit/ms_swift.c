@@ -53,10 +53,20 @@ void write_ms_swift(struct emission *e, struct emit_text *out)
 
 static void adapters(struct emission *e)
 {
-	emit_set(e, "tuner_type", emit_adapted(e) ? "lora" : "full");
+	const struct fw_swift_tuner *t = fw_swift_tuners;
+	char buf[160];
+
+	while (t[1].kind && !emit_is(e, "peft-type", t->kind))
+		t++;
+	/* of a kind that it does not make LoRA is what is written, and what is missing is said */
+	if (!emit_is(e, "peft-type", t->kind))
+		t = fw_swift_tuners;
+	emit_set(e, "tuner_type", emit_adapted(e) ? t->word : "full");
 	if (!emit_adapted(e))
 		return;
-	emit_rows(e, "", MS, "lora_rank lora_dropout");
+	emit_set(e, t->rank, emit_fact(e, "lora-r", buf));
+	if (!t->dropout)
+		emit_rows(e, "", MS, "lora_dropout");
 	if (*e->plan->lora_targets)
 		emit_names(e, "target_modules", e->plan->lora_targets);
 	if (*e->plan->modules_to_save)

@@ -143,6 +143,40 @@ static bool sees(const struct emission *e)
 	return found;
 }
 
+static void factory_adapters(struct emission *e)
+{
+	const bool rotated = emit_is(e, "peft-type", "oft");
+	char buf[160];
+
+	emit_set(e, "finetuning_type", !emit_adapted(e) ? "full" : rotated ? "oft" : "lora");
+	if (!emit_adapted(e))
+		return;
+	emit_set(e, rotated ? "oft_block_size" : "lora_rank", emit_fact(e, "lora-r", buf));
+	if (!strcmp(e->plan->lora_targets, "all-linear"))
+		emit_set(e, "lora_target", "all");
+	else if (*e->plan->lora_targets) {
+		char list[160];
+		size_t n = 0;
+
+		for (const char *p = e->plan->lora_targets; *p && n < sizeof(list) - 1; p++)
+			list[n++] = *p == '+' ? ',' : *p;
+		list[n] = 0;
+		emit_set(e, "lora_target", list);
+	}
+	if (!rotated)
+		emit_rows(e, "", "llamafactory", "lora_dropout");
+	if (*e->plan->modules_to_save)
+		emit_names(e, "additional_target", e->plan->modules_to_save);
+	if (emit_is(e, "use-dora", "true"))
+		emit_set(e, "use_dora", "true");
+	if (emit_is(e, "base-bits", "4-nf4")) {
+		emit_set(e, "quantization_bit", "4");
+		emit_set(e, "double_quantization", emit_fact(e, "double-quant", buf));
+	} else if (emit_is(e, "base-bits", "8")) {
+		emit_set(e, "quantization_bit", "8");
+	}
+}
+
 void fill_llamafactory(struct emission *e)
 {
 	char buf[160];
@@ -157,32 +191,7 @@ void fill_llamafactory(struct emission *e)
 	if (sees(e))
 		emit_rows(e, "", "llamafactory", "freeze_vision_tower freeze_multi_modal_projector");
 	emit_set(e, "do_train", "true");
-	emit_set(e, "finetuning_type", emit_adapted(e) ? "lora" : "full");
-	if (emit_adapted(e)) {
-		emit_set(e, "lora_rank", emit_fact(e, "lora-r", buf));
-		if (!strcmp(e->plan->lora_targets, "all-linear"))
-			emit_set(e, "lora_target", "all");
-		else if (*e->plan->lora_targets) {
-			char list[160];
-			size_t n = 0;
-
-			for (const char *p = e->plan->lora_targets; *p && n < sizeof(list) - 1; p++)
-				list[n++] = *p == '+' ? ',' : *p;
-			list[n] = 0;
-			emit_set(e, "lora_target", list);
-		}
-		emit_rows(e, "", "llamafactory", "lora_dropout");
-		if (*e->plan->modules_to_save)
-			emit_names(e, "additional_target", e->plan->modules_to_save);
-		if (emit_is(e, "use-dora", "true"))
-			emit_set(e, "use_dora", "true");
-		if (emit_is(e, "base-bits", "4-nf4")) {
-			emit_set(e, "quantization_bit", "4");
-			emit_set(e, "double_quantization", emit_fact(e, "double-quant", buf));
-		} else if (emit_is(e, "base-bits", "8")) {
-			emit_set(e, "quantization_bit", "8");
-		}
-	}
+	factory_adapters(e);
 	emit_set(e, "cutoff_len", emit_fact(e, "seq-len", buf));
 	emit_set(e, "packing", emit_fact(e, "packing", buf));
 	if (emit_is(e, "compile", "true"))

@@ -183,6 +183,9 @@ static void finish_engine(struct fw_part *p)
 	fw_take_deepspeed(p, "deepspeed");
 	fw_take_fsdp(p, "fsdp", "fsdp_config", "fsdp1");
 	fw_default(p, "engine", "hf", "no fsdp or deepspeed key");
+	/* a worker of Ray has a GPU of its own (axolotl/cli/train.py) */
+	if (fw_on(p, "use_ray") && doc_whole(fw_key(p, "ray_num_workers"), &n) && n > 0)
+		fw_set_whole(p, "gpus", n, "ray_num_workers", "axolotl/cli/train.py ScalingConfig");
 	/* axolotl's own FSDP2 does not upcast: monkeypatch/accelerate/fsdp2.py:970 */
 	if (fw_fact_is(p, "engine", "fsdp2"))
 		fw_set(p, "@keeps-dtype", "true", NULL, NULL);

@@ -86,6 +86,7 @@ const struct fw_row axolotl_rows[] = {
 	{"dp_shard_size", .hook = true, .source = SCHEMA},
 	{"dp_replicate_size", .hook = true, .source = SCHEMA},
 	FW_KEY("dataloader_num_workers", "dataloader-workers", NULL, NULL, TRAINING),
+	{"ray_num_workers", .hook = true, .source = "axolotl/utils/schemas/integrations.py:167"}, {"use_ray", .hook = true},
 	FW_KEY("dataloader_prefetch_factor", "prefetch-factor", NULL, NULL, TRAINING),
 	FW_KEY("save_total_limit", "save-total-limit", NULL, NULL, SCHEMA),
 	FW_KEY("low_cpu_mem_usage", "low-cpu-mem", NULL, NULL, SCHEMA),
@@ -211,7 +212,7 @@ const char axolotl_idle_on[] =
 	"preprocess_shards pretrain_multipack_attn pretrain_multipack_buffer_size "
 	"pretraining_dataset.* pretraining_sample_concatenation processor_kwargs processor_type "
 	"profiler_steps profiler_steps_start project_id prompt_format push_dataset_to_hub "
-	"qgalore_* qlora_sharded_model_loading quantization quantize_embedding ray_num_workers "
+	"qgalore_* qlora_sharded_model_loading quantization quantize_embedding "
 	"ray_run_name reasoning_parser recipe recompute_layer_types ref_model_mixup_alpha "
 	"ref_model_sync_steps rejected_format relora_* remove_unused_columns repetition_penalty "
 	"replay_buffer_size replay_recompute_logps reroll_max_groups reroll_start_fraction ";
@@ -237,7 +238,7 @@ const char axolotl_idle_last[] =
 	"train_unembed trainer_cls transformer_layer_cls_to_wrap trigger_file_path trl trl.* "
 	"trust_remote_code type type_of_model unk_token unsloth_* use_bias_correction_kl "
 	"use_comet use_data_producer use_dsv4_kernels use_eaft use_glm_dsa_kernels use_liger_loss "
-	"use_mlflow use_mora use_onebitllms use_orig_params use_otel_metrics use_pose use_ray "
+	"use_mlflow use_mora use_onebitllms use_orig_params use_otel_metrics use_pose "
 	"use_swanlab use_tensorboard use_trackio use_vllm use_wandb use_whitening vllm vllm_* "
 	"wandb_* warmup_ratio warmup_steps weight_decay weight_dtype worker_extension_cls "
 	"world_size";

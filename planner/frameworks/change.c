@@ -37,8 +37,8 @@ static bool now(const struct oom_reading *r, const struct fact *f, const char *v
 	return false;
 }
 
-/* A key that no file has yet, of the trainer's first. */
-static bool absent(const struct oom_reading *r, const char *knob, const char *value,
+/* A key that no file has yet, of the trainer's first; `key`: the one whose default counts now ("": any). */
+static bool absent(const struct oom_reading *r, const char *knob, const char *key, const char *value,
 		   struct oom_key_change *out)
 {
 	for (int role = FW_TRAINER; role <= FW_ENGINE; role++)
@@ -47,7 +47,7 @@ static bool absent(const struct oom_reading *r, const char *knob, const char *va
 
 			for (size_t l = 0; fw->role == (enum fw_role)role && fw->rows[l]; l++)
 				for (const struct fw_row *row = fw->rows[l]; row->key; row++)
-					if (row->knob && !strcmp(row->knob, knob) &&
+					if (row->knob && !strcmp(row->knob, knob) && (!*key || !strcmp(row->key, key)) &&
 					    row_word(row, value, out->word, sizeof(out->word))) {
 						out->file = out->was = "";
 						out->key = row->key;
@@ -64,5 +64,5 @@ bool oom_reading_change(const struct oom_reading *r, const char *knob, const cha
 
 	if (f && f->from_file && f->setting != NO_SETTING)
 		return now(r, f, value, out);
-	return absent(r, knob, value, out);
+	return (f && *f->key && absent(r, knob, f->key, value, out)) || absent(r, knob, "", value, out);
 }

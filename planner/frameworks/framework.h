@@ -95,6 +95,17 @@ extern const struct fw_megatron_kind fw_megatron_kinds[];
 
 /* megatron_model.c: describe of Megatron-LM's arguments. */
 const char *fw_megatron_model(const struct fw_part *part, const char **why);
+/* ms_swift.c: kinds of adapters that ms-swift makes; ends with a NULL kind. */
+struct fw_swift_tuner {
+	const char *kind;       /* the knob peft-type's; "": LoRA */
+	const char *word;       /* of tuner_type */
+	const char *rank;       /* the key of what a plan calls its rank */
+	const char *otherwise;  /* where the key is absent */
+	const char *dropout;    /* where it has not LoRA's; NULL: it has */
+};
+
+extern const struct fw_swift_tuner fw_swift_tuners[];
+
 /* engines.c: layers recomputed one by one from the first on (method "block"), and the share of the optimizer that
  * waits in host memory, under the framework's names of Megatron-core's arguments. */
 void fw_megatron_blocks(struct fw_part *part, const char *method, const char *layers);

@@ -15,11 +15,13 @@ static const struct fw_row rows[] = {
 	FW_KEY("cutoff_len", "seq-len", NULL, "2048", DATA ":46"),
 	FW_KEY("stage", "objective", "sft>sft;pt>pretrain;rm>reward;ppo>ppo;dpo>dpo;kto>kto;orpo>orpo",
 	       "sft", TUNING ":460"),
-	FW_KEY("finetuning_type", "method", "lora>lora;full>full;freeze>freeze;oft>oft", "lora",
+	FW_KEY("finetuning_type", "method", "lora>lora;full>full;freeze>freeze;oft>lora peft-type=oft", "lora",
 	       TUNING ":464"),
 	FW_KEY("lora_rank", "lora-r", NULL, "8", TUNING ":77"),
 	FW_KEY("lora_target", "lora-targets", NULL, "all-linear", TUNING ":81"),
 	FW_KEY("lora_dropout", "lora-dropout", NULL, "0", TUNING),
+	FW_KEY("oft_block_size", "lora-r", NULL, NULL, TUNING ":147"), {"oft_rank", .hook = true, .source = TUNING ":143"},
+	{"oft_target", .hook = true, .source = TUNING ":151"}, {"module_dropout", .hook = true, .source = TUNING},
 	{"pref_loss", .hook = true, .source = TUNING},
 	FW_KEY("flash_attn", "attn",
 	       "fa2>flash;fa3>flash;flash_attention_2>flash;sdpa>sdpa;disabled>eager;auto>sdpa;true>flash",
@@ -104,10 +106,9 @@ static const char idle[] =
 	"lr_scheduler_type mask_history masked_softmax_fusion master_addr master_port max_length "
 	"max_new_tokens max_samples max_steps mca_* media_dir megatron_bridge_args "
 	"megatron_pretrained_checkpoint messages mix_strategy mixed_precision model_class "
-	"model_max_length model_name_or_path model_revision module_dropout moe_* "
+	"model_max_length model_name_or_path model_revision moe_* "
 	"moe_aux_loss_coef moe_grouped_gemm moe_token_dispatcher_type ms_hub_token n_shot "
-	"new_special_tokens_config num_beams num_train_epochs offload_folder oft_* oft_block_size "
-	"oft_rank oft_target om_hub_token optim_config optim_config.* output_dir overlap_* "
+	"new_special_tokens_config num_beams num_train_epochs offload_folder om_hub_token optim_config optim_config.* output_dir overlap_* "
 	"overlap_grad_reduce overlap_param_gather overwrite_cache overwrite_output_dir "
 	"pissa_convert pissa_init pissa_iter plot_loss ppo_* predict_* pref_bco_weight pref_beta "
 	"pref_ftx preprocessing_batch_size preprocessing_num_workers preserve_thinking "
@@ -216,6 +217,23 @@ static void finish_liger(struct fw_part *p)
 		fw_set(p, "loss", "plain", "enable_liger_kernel", "llamafactory/model/model_utils/liger_kernel.py");
 }
 
+/* Rotations in blocks; their layers are lora_target's as well: oft_target is read and never used (model/adapter.py).  PEFT
+ * makes the blocks' size of a number of them, oft_rank, which no knob says. */
+static void finish_oft(struct fw_part *p)
+{
+	const bool oft = fw_fact_is(p, "peft-type", "oft");
+	const char *key = oft ? "oft_block_size" : "lora_rank", *size = fw_text(p, key);
+
+	fw_set(p, "lora-r", *size ? size : oft ? "32" : "8", key, oft ? TUNING ":147" : TUNING ":77");
+	if (!oft)
+		return;
+	fw_set(p, "lora-dropout", "0", NULL, TUNING " module_dropout");
+	if (atoi(fw_text(p, "oft_rank")) > 0)
+		fw_unmodelled(p, "oft_rank", "blocks by their number: blocks of oft_block_size are priced");
+	if (strtod(fw_text(p, "module_dropout"), NULL) > 0)
+		fw_unmodelled(p, "module_dropout", "masks of the dropped blocks: slightly more than is priced");
+}
+
 static void finish(struct fw_part *p)
 {
 	static const char *const of_mca[] = {"use_mca", "tensor_model_parallel_size", "pipeline_model_parallel_size",
@@ -242,6 +260,7 @@ static void finish(struct fw_part *p)
 	finish_eval(p);
 	hf_compile(p);
 	finish_liger(p);
+	finish_oft(p);
 	fw_default(p, "engine", "hf", "no deepspeed or fsdp key");
 	if (fw_fact_is(p, "objective", "reward"))
 		fw_unset(p, "loss");

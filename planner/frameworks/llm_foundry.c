@@ -31,7 +31,10 @@ static const struct fw_row rows[] = {
 	{"model.name", .hook = true}, {"model.pretrained_model_name_or_path", .hook = true},
 	{"model.pretrained_model_name", .hook = true}, {"model.pretrained", .hook = true},
 	{"model.d_model", .hook = true}, {"model.n_layers", .hook = true}, {"model.n_heads", .hook = true},
-	{"model.attn_config.attn_impl", .hook = true}, {"model.attn_impl", .hook = true}, {"model.use_flash_attention_2", .hook = true},
+	{"model.attn_config.attn_impl", .hook = true}, {"model.attn_impl", .hook = true},
+	{"model.config_overrides.attn_config.attn_impl", .hook = true}, {"model.config_overrides.attn_impl", .hook = true},
+	{"model.attn_implementation", .hook = true, .source = "llmfoundry/models/hf/hf_base.py:260"},
+	{"use_ema", .note = "an average of the weights beside them: more than is priced"}, {"model.use_flash_attention_2", .hook = true},
 	FW_KEY("model.loss_fn", "loss", "fused_crossentropy>flash;torch_crossentropy>plain", NULL,
 	       "llmfoundry/models/mpt/modeling_mpt.py ComposerMPTCausalLM"),
 	{"model_name_or_path", .hook = true},
@@ -53,17 +56,36 @@ static const char idle[] =
 	"use_* tasks* starting_checkpoint* local_pretrain* finetune_* auto_* accumulate* "
 	"(launcher) (program) (words) (files)";
 
+/* MPT's own key stands in its section, in the overrides of a model that transformers loads, and in forks and before 0.2
+ * without a level of its own; transformers' models have transformers' words. */
+static void finish_attention(struct fw_part *p, bool mpt)
+{
+	static const char *const keys[] = {"model.attn_config.attn_impl", "model.attn_impl",
+					   "model.config_overrides.attn_config.attn_impl", "model.config_overrides.attn_impl",
+					   "model.attn_implementation"};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		const char *impl = fw_text(p, keys[i]);
+
+		if (!*impl)
+			continue;
+		fw_set(p, "attn", !strcmp(impl, "torch") || !strcmp(impl, "eager") ? "eager" : !strcmp(impl, "sdpa") ? "sdpa" : "flash",
+		       keys[i], NULL);
+		return;
+	}
+	if (fw_on(p, "model.use_flash_attention_2"))
+		fw_set(p, "attn", "flash", "model.use_flash_attention_2", NULL);
+	fw_default(p, "attn", mpt ? "flash" : "eager",
+		   mpt ? "llmfoundry/models/mpt/configuration_mpt.py" : "llmfoundry/models/hf/hf_base.py:291");
+}
+
 static void finish(struct fw_part *p)
 {
-	const char *name = fw_text(p, "model.name"), *attn = "model.attn_config.attn_impl", *impl,
-		   *id = "model.pretrained_model_name_or_path";
+	const char *name = fw_text(p, "model.name"), *id = "model.pretrained_model_name_or_path";
 	const struct doc_node *micro = fw_key(p, "device_train_microbatch_size");
 	const bool sharded = fw_key(p, "fsdp_config") != NULL, mpt = strstr(name, "mpt") != NULL;
 	int64_t gpus, n;
 
-	/* forks of its model and versions before 0.2 have the key without a level of its own */
-	attn = *fw_text(p, attn) ? attn : "model.attn_impl";
-	impl = fw_text(p, attn);
 	if (!*fw_text(p, id))
 		id = *fw_text(p, "model.pretrained_model_name") ? "model.pretrained_model_name"
 								: "model_name_or_path";
@@ -82,12 +104,7 @@ static void finish(struct fw_part *p)
 	fw_default(p, "engine", sharded ? "fsdp1" : "hf", "fsdp_config");
 	fw_default(p, "zero", sharded ? "3" : "0", "composer/utils/parallelism.py");
 	fw_default(p, "grad-ckpt", "none", "composer/utils/parallelism.py:16");
-	if (*impl)
-		fw_set(p, "attn", !strcmp(impl, "torch") ? "eager" : "flash", attn, NULL);
-	else if (fw_on(p, "model.use_flash_attention_2"))
-		fw_set(p, "attn", "flash", "model.use_flash_attention_2", NULL);
-	fw_default(p, "attn", mpt ? "flash" : "eager",
-		   mpt ? "llmfoundry/models/mpt/configuration_mpt.py" : "llmfoundry/models/hf/hf_base.py:291");
+	finish_attention(p, mpt);
 	/* flash-attn's, not in place, for MPT; transformers models make their own */
 	fw_default(p, "loss", mpt ? "flash" : "plain",
 		   mpt ? "llmfoundry/models/mpt/modeling_mpt.py loss_fn" : "llmfoundry/models/hf");

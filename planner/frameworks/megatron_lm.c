@@ -125,7 +125,13 @@ static const char megatron_idle[] =
 	"straggler-* high-priority-stream-groups nccl-* dataloader-* perform-* result-* error-* "
 	"mmap-bin-files gradient-reduce-* max-tokens-to-oom per-split-* "
 	"logging-level record-* mamba-* hybrid-* is-hybrid-model spec use-fused-* "
-	"short-seq-prob mask-prob bert-* onnx-safe";
+	"short-seq-prob mask-prob bert-* onnx-safe use-persistent-ckpt-worker repeated-dataloader "
+	/* latent attention, which the model's config has */
+	"multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim mscale* cache-mla-latents "
+	"mla-down-proj-fusion qk-clip* "
+	/* BigCode's fork */
+	"attention-head-type fim-* valid-num-workers train-weighted-split-paths-path valid-weighted-split-paths-path "
+	"structured-logs*";
 
 static bool present(const struct fw_part *p, const char *key)
 {

@@ -24,7 +24,8 @@ const struct fw_megatron_kind fw_megatron_kinds[] = {
 static const char *const others[] = {"multi-latent-attention", "squared-relu", "openai-gelu", "spec", "hybrid-override-pattern",
 				     "hybrid-attention-ratio", "moe-shared-expert-intermediate-size", "moe-layer-freq",
 				     "apply-layernorm-1p", "heterogeneous-layers-config-path", "window-size", "decoder-seq-length",
-				     "encoder-num-layers", "bert-no-binary-head", "quick-geglu", "glu-activation"};
+				     "encoder-num-layers", "bert-no-binary-head", "quick-geglu", "glu-activation",
+				     "attention-head-type"};        /* BigCode's: one head of keys and values beside biases */
 
 static bool given(const struct fw_part *p, const char *key)
 {
@@ -156,7 +157,8 @@ static const char *missing(const struct fw_part *p)
 	if (given(p, "swiglu") && strcmp(fw_text(p, "normalization"), "RMSNorm"))
 		return "they describe one with --swiglu between LayerNorms, which no config is known for";
 	if (!given(p, "swiglu") && (!strcmp(fw_text(p, "normalization"), "RMSNorm") || given(p, "disable-bias-linear") ||
-				    (*positions && strcmp(positions, "learned_absolute")) || count(p, "num-experts")))
+				    (*positions && strcmp(positions, "learned_absolute")) || count(p, "num-experts") ||
+				    given(p, "group-query-attention") || given(p, "use-rotary-position-embeddings")))
 		return "they describe one with parts of GPT-2 and of Llama, which no config is known for";
 	return NULL;
 }

@@ -265,6 +265,42 @@ static void finish_transformers(struct fw_part *p, bool old)
 	fw_default(p, "engine", "hf", "Trainer itself");
 }
 
+/* Adapters of other kinds than LoRA have a rank, or what a plan calls so, under a key of their own (swift/pipelines/
+ * train/tuner.py prepare_adapter; AdaLoraConfig starts from init_r), and AdaLoRA alone has LoRA's dropout. */
+const struct fw_swift_tuner fw_swift_tuners[] = {
+	{"", "lora", "lora_rank", "8", NULL},
+	{"adalora", "adalora", "adalora_init_r", "12", NULL},
+	{"vera", "vera", "vera_rank", "256", "0"},
+	{"boft", "boft", "boft_block_size", "4", "0"},
+	{"fourierft", "fourierft", "fourier_n_frequency", "2000", "0"},
+	{"miss", "bone", "reft_rank", "4", "0"},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static void finish_tuner(struct fw_part *p)
+{
+	for (const struct fw_swift_tuner *t = fw_swift_tuners; t->kind; t++) {
+		const char *rank = fw_text(p, t->rank);
+
+		if (!fw_fact_is(p, "peft-type", t->kind))
+			continue;
+		fw_set(p, "lora-r", *rank ? rank : t->otherwise, t->rank, TUNER);
+		if (t->dropout)
+			fw_set(p, "lora-dropout", t->dropout, NULL, TUNER);
+	}
+	if (fw_fact_is(p, "peft-type", "vera"))
+		fw_open(p, "lora-targets", "VeRA adapts the layers of v_proj's shape alone (get_vera_target_modules): fewer, where "
+			"others are named too");
+}
+
+/* Version 4 evaluates on what it is told to split off, and splits nothing off by itself (arguments/base_args/data_args.py
+ * split_dataset_ratio: 0; sft_args.py eval_strategy).  Before, some versions took a hundredth of the data. */
+static void finish_eval(struct fw_part *p)
+{
+	if (fw_key(p, "tuner_type") && !fw_key(p, "val_dataset") && strtod(fw_text(p, "split_dataset_ratio"), NULL) <= 0)
+		fw_default(p, "evaluates", "no", BASE "/data_args.py: no data to evaluate on");
+}
+
 static void finish(struct fw_part *p)
 {
 	const bool old = fw_key(p, "sft_type") || fw_key(p, "model_id_or_path") || fw_key(p, "model_type");
@@ -282,9 +318,9 @@ static void finish(struct fw_part *p)
 	fw_take_lisa(p, "lisa_activated_layers");
 	fw_default(p, "loss", "plain", "use_liger_kernel");
 	fw_default(p, "packing", "false", BASE);
+	finish_eval(p);
 	if (!fw_fact_is(p, "method", "lora"))
 		return;
-	fw_default(p, "lora-r", "8", TUNER ":133");
 	fw_default(p, "lora-dropout", "0.05", TUNER);
 	if (fw_key(p, "lora_target_modules") && fw_key(p, "lora_target_modules")->kind == DOC_LIST) {
 		char list[120];
@@ -301,6 +337,7 @@ static void finish(struct fw_part *p)
 	} else if (!old) {
 		fw_default(p, "lora-targets", "all-linear", TUNER ":126");
 	}
+	finish_tuner(p);
 }
 
 static const struct fw_row *const lists[] = {ms_swift_rows, hf_training_rows, NULL};

@@ -2,7 +2,8 @@
 #include "ms_swift.h"
 
 #define FROZEN "a part is frozen: less than is priced"
-#define METHOD "lora>lora;full>full;longlora>lora;adalora>lora;qlora>lora base-bits=4-nf4"
+#define METHOD "lora>lora;full>full;longlora>lora;qlora>lora base-bits=4-nf4;adalora>lora peft-type=adalora;" \
+	"vera>lora peft-type=vera;boft>lora peft-type=boft;fourierft>lora peft-type=fourierft;bone>lora peft-type=miss"
 
 const struct fw_row ms_swift_rows[] = {
 	FW_KEY("model", "model", NULL, NULL, BASE "/model_args.py:68"),
@@ -35,6 +36,11 @@ const struct fw_row ms_swift_rows[] = {
 	FW_KEY("attention_backend", "attn", "flash>flash;fused>flash;auto>flash;unfused>eager;local>eager", NULL,
 	       MEGATRON),
 	FW_KEY("lora_rank", "lora-r", NULL, NULL, TUNER ":133"),
+	/* which of them counts the kind of adapters decides */
+	FW_KEY("adalora_init_r", "lora-r", NULL, NULL, TUNER), FW_KEY("vera_rank", "lora-r", NULL, NULL, TUNER),
+	FW_KEY("boft_block_size", "lora-r", NULL, NULL, TUNER), FW_KEY("fourier_n_frequency", "lora-r", NULL, NULL, TUNER),
+	FW_KEY("reft_rank", "lora-r", NULL, NULL, TUNER),
+	{"split_dataset_ratio", .hook = true}, {"val_dataset", .hook = true},
 	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, TUNER),
 	FW_KEY("neftune_noise_alpha", "neftune-noise-alpha", NULL, NULL, "transformers integrations/neftune.py"),
 	FW_KEY("lora_dropout_p", "lora-dropout", NULL, NULL, "swift 2 utils/argument.py"),
@@ -89,7 +95,7 @@ const struct fw_row ms_swift_rows[] = {
 	{.key = NULL},
 };
 const char ms_swift_idle[] =
-	"dataset val_dataset dataset_* cached_dataset template* system model_name model_author split_dataset_ratio "
+	"dataset dataset_* cached_dataset template* system model_name model_author adalora_* vera_* boft_* fourier_* reft_* "
 	"lora_alpha lora_dtype init_weights init_lora_weights use_rslora lorap_* "
 	"train_dataset_* val_dataset_* custom_* max_length_* truncation_strategy loss_scale preprocess_num_proc "
 	"lazy_tokenize streaming shuffle* strict check_* eval_* save_* logging_* logprobs predict_* generation_* "

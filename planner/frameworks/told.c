@@ -87,6 +87,8 @@ static bool is_said(const struct fw_part *p, const char *knob)
 									     fw_fact_from_file(p, "@autocast")));
 }
 
+#define BY_NAME "by its name it is about "
+
 /* A key that is not known, and whose name is that of a setting which no known key says. */
 static void tell_unknown(struct fw_part *p)
 {
@@ -94,9 +96,10 @@ static void tell_unknown(struct fw_part *p)
 		struct oom_setting *s = &p->reading->settings[i];
 		const char *knob = s->kind == OOM_SETTING_UNKNOWN && *s->value ? bearing_of(s->key) : NULL;
 
-		if (!knob || s->file != p->file || is_said(p, knob))
+		/* a part within this one has told it */
+		if (!knob || s->file != p->file || is_said(p, knob) || strstr(s->note, BY_NAME))
 			continue;
-		s->note = reading_text(p->reading, "%s%sby its name it is about %s, which is not taken from it", s->note,
+		s->note = reading_text(p->reading, "%s%s" BY_NAME "%s, which is not taken from it", s->note,
 				       *s->note ? " " : "", knob);
 	}
 }

@@ -1,0 +1,5 @@
+#!/bin/bash
+deepspeed --num_gpus 8 main.py --data_path ours --actor_model_name_or_path facebook/opt-1.3b \
+   --critic_model_name_or_path facebook/opt-350m --actor_zero_stage 3 --critic_zero_stage 3 \
+   --per_device_generation_batch_size 8 --per_device_training_batch_size 4 --max_answer_seq_len 128 \
+   --actor_gradient_checkpointing --offload --enable_ema --actor_lora_dim 64 --output_dir out
