@@ -40,6 +40,12 @@
 /* The tag of an option that a command does not have and whose default its script gives. */
 #define ARGS_OF_SCRIPT "script"
 
+/* Of a registry's run: what a section is made by; a map of all runs by their names; and the name of the one that was taken,
+ * where there are several and none was named. */
+#define REGISTRY_CLASS "(class)"
+#define REGISTRY_RUNS "(runs)"
+#define REGISTRY_RUN "(run)"
+
 /* The formats of such documents. */
 #define ARGS_FORMAT "arguments"
 #define PYTHON_FORMAT "python"
@@ -70,6 +76,15 @@ enum oom_status doc_read_python(struct doc *doc, const char *text, size_t size, 
  * stand above these defaults; NULL: none. */
 enum oom_status doc_read_python_as(struct doc *doc, const char *text, size_t size, const char *file, bool options,
 				   const struct doc_node *given, struct oom_error *err);
+/* python_registry.c: a module of functions that return the config of one run each, as torchtitan's config_registry.py: the
+ * sections of the run that FILE.py:NAME names, or else of one that is no debug model's. */
+enum oom_status doc_read_registry(struct doc *doc, const char *text, size_t size, const char *file,
+				  struct oom_error *err);
+bool python_is_registry(const char *text);
+/* Of pairs that were taken out of one: sections in place of calls; nothing where they are of another script. */
+bool doc_pairs_to_sections(struct doc *doc);
+/* NAME of "FILE.py:NAME"; NULL: none is named. */
+const char *python_run_of(const char *path);
 /* A Jupyter notebook: its cells of code as one script of Python. */
 enum oom_status doc_read_notebook(struct doc *doc, const char *text, size_t size, const char *file,
 				  struct oom_error *err);

@@ -139,6 +139,12 @@ static bool is_python(const char *text)
 	       has_line(text, "from unsloth import") || has_line(text, "from trl import");
 }
 
+/* A script, or a module of configs. */
+static enum oom_status read_python(struct doc *doc, const char *text, size_t size, const char *file, struct oom_error *err)
+{
+	return (python_is_registry(text) ? doc_read_registry : doc_read_python)(doc, text, size, file, err);
+}
+
 static bool is_toml(const char *text)
 {
 	return first_of(text) == '[' && has_line(text, "[training]");
@@ -180,7 +186,7 @@ static const struct door doors[] = {
 	{".toml", is_toml, doc_read_toml},
 	{".sh .bash .slurm .sbatch .zsh", is_shell, doc_read_shell},
 	{".ipynb", NULL, doc_read_notebook},
-	{".py", is_python, doc_read_python},
+	{".py", is_python, read_python},
 	{".args", NULL, doc_read_pairs},
 	{"requirements.txt", is_requirements, doc_read_requirements},
 	{"Dockerfile .dockerfile", is_dockerfile, doc_read_dockerfile},
@@ -190,6 +196,8 @@ enum { N_DOORS = sizeof(doors) / sizeof(doors[0]) };
 
 static const struct door *door_of(const char *path, const char *text)
 {
+	if (python_run_of(path))
+		path = ".py";
 	for (size_t i = 0; i < N_DOORS; i++)
 		for (const char *w = doors[i].suffixes; *w; w += strspn(w, " ")) {
 			char suffix[24];
@@ -244,11 +252,13 @@ enum oom_status doc_read_text(struct doc *doc, const char *text, size_t size, co
 
 enum oom_status doc_read(struct doc *doc, const char *path, struct oom_error *err)
 {
-	const char *file = strcmp(path, "-") ? path : "standard input";
-	char *text = NULL;
+	const char *file = strcmp(path, "-") ? path : "standard input", *run = python_run_of(path);
+	char *text = NULL, *own = run ? strndup(path, (size_t)(run - path) - 1) : NULL;
 	size_t size = 0;
-	enum oom_status st = oom_read_text(&text, &size, path, DOC_MAX_BYTES, err);
+	enum oom_status st = run && !own ? oom_error_set(err, OOM_ERR_MEMORY, "out of host memory") :
+					   oom_read_text(&text, &size, own ? own : path, DOC_MAX_BYTES, err);
 
+	free(own);
 	if (!st)
 		st = normalise(&text, &size, file, err);
 	if (!st)

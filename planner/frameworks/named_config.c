@@ -42,6 +42,27 @@ static bool hydra(const struct doc_node *root, char *buf, size_t size)
 	return true;
 }
 
+/* torchtitan's --module and --config: a function of the module's registry (torchtitan/config/manager.py _load_config). */
+static bool registry(const struct doc_node *root, size_t *k, char *buf, size_t size)
+{
+	static const char *const folders[] = {"torchtitan/models/", "torchtitan/experiments/", "torchtitan/experiments/rl/examples/", ""};
+	const char *module = text_of(doc_member(root, "module")), *run = text_of(doc_member(root, "config"));
+
+	if (!*module || !*run || strlen(module) > 200)
+		return false;
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		const int n = snprintf(buf, size, "%s", folders[i]);
+
+		if ((*k)--)
+			continue;
+		snprintf(buf + n, size - (size_t)n, "%s/config_registry.py:%s", module, run);
+		for (char *c = buf + n; c < buf + (size_t)n + strlen(module); c++)
+			*c = *c == '.' ? '/' : *c;
+		return true;
+	}
+	return false;
+}
+
 /* The k-th file that the command names; false past the last. */
 static bool candidate(const struct doc_node *root, size_t k, char *buf, size_t size)
 {
@@ -63,6 +84,8 @@ static bool candidate(const struct doc_node *root, size_t k, char *buf, size_t s
 	}
 	if (hydra(root, buf, size))
 		return !k;
+	if (registry(root, &k, buf, size))
+		return true;
 	/* a name that the program's own package knows: "--config llama3_1/8B_lora" */
 	if (!k && *text_of(doc_member(root, "config")) && !is_settings(text_of(doc_member(root, "config")))) {
 		snprintf(buf, size, "%s.yaml", doc_member(root, "config")->text);
@@ -76,12 +99,18 @@ static struct fw_part *read_it(struct fw_part *p, const char *name, struct oom_e
 {
 	const struct doc_node *text = doc_member(doc_member(p->root, ARGS_FILES), name);
 	struct oom_reading *r = p->reading;
-	char found[PATH];
+	const char *run = python_run_of(name);
+	char found[PATH], file[PATH];
 	struct fw_part *c;
 	enum oom_status st;
 
-	if ((!text && !part_find_beside(found, sizeof(found), p->file, name)) || r->n_parts == FW_MAX_PARTS)
+	snprintf(file, sizeof(file), "%.*s", (int)(run ? (size_t)(run - name) - 1 : strlen(name)), name);
+	if ((!text && !part_find_beside(found, sizeof(found), p->file, file)) || r->n_parts == FW_MAX_PARTS)
 		return NULL;
+	if (run && strlen(found) + strlen(run) + 1 < sizeof(found)) {
+		strcat(found, ":");
+		strcat(found, run);
+	}
 	for (size_t i = 0; !text && i < r->n_parts; i++)
 		if (r->parts[i]->file && !strcmp(r->parts[i]->file, found))
 			return NULL;

@@ -55,6 +55,16 @@ static struct doc_node *below(struct doc *doc, struct doc_node *map, const char 
 	return name ? doc_add(doc, map, name, DOC_MAP, 0, 0) : NULL;
 }
 
+/* A later call of the same name has another value. */
+static bool add_other(struct doc *doc, struct doc_node *root, const char *call, const char *key, const struct pair *p)
+{
+	struct doc_node *others = below(doc, root, ARGS_OTHERS, strlen(ARGS_OTHERS));
+	char path[160];
+
+	snprintf(path, sizeof(path), "%.70s.%.80s", call, key);
+	return others && (doc_member(others, path) || doc_add_text(doc, others, path, p->value, p->line, 0));
+}
+
 /* "A.b(key)": A: {b: {key: value}}; the first of equal ones counts. */
 static bool add_keyword(struct doc *doc, struct doc_node *root, const struct pair *p)
 {
@@ -72,7 +82,7 @@ static bool add_keyword(struct doc *doc, struct doc_node *root, const struct pai
 		return false;
 	for (const struct doc_node *c = map->child; c; c = c->next)
 		if (!strcmp(c->key, key))
-			return true;
+			return c->kind != DOC_SCALAR || !strcmp(c->text, p->value) || add_other(doc, root, map->key, key, p);
 	return doc_add_value(doc, map, key, p->value, p->line) != NULL;
 }
 
@@ -142,8 +152,11 @@ enum oom_status doc_read_pairs(struct doc *doc, const char *text, size_t size, c
 		}
 		p = eol + 1;
 	}
-	if (!st && line && calls)
+	if (!st && line && calls) {
 		doc->format = PYTHON_FORMAT;
+		if (!doc_pairs_to_sections(doc))
+			st = doc_full(doc, line, err);
+	}
 	if (st)
 		doc_release(doc);
 	return st;

@@ -1,15 +1,16 @@
-/* torchtitan's job files: TOML, three generations of key names. */
+/* torchtitan's job files: TOML, three generations of key names, and what they share with the Python of today. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework.h"
+#include "parts.h"
+#include "torchtitan.h"
 
 #define JOB "torchtitan/config/job_config.py"
 
 static const struct fw_row rows[] = {
 	FW_KEY("training.local_batch_size", "micro-batch", NULL, NULL, JOB ":253"),
 	FW_KEY("training.batch_size", "micro-batch", NULL, NULL, "torchtitan 0.1 config_manager.py"),
-	FW_KEY("training.seq_len", "seq-len", NULL, "2048", JOB ":261"),
+	FW_KEY("training.seq_len", "seq-len", NULL, NULL, JOB ":261"),
 	{"training.global_batch_size", .hook = true, .source = JOB},
 	{"training.gradient_accumulation_steps", .hook = true},
 	FW_KEY("activation_checkpoint.mode", "grad-ckpt", "full>full;selective>selective-op;none>none;"
@@ -132,7 +133,8 @@ static void finish_gpus(struct fw_part *p, int64_t shard, int64_t copies)
 	static const char *const degrees[] = {"tp", "pp", "cp"};
 	int64_t cards = shard * copies;
 
-	if (shard < 1 || copies < 1 || shard > 100000 || copies > 100000)
+	/* a command above the job may have other degrees, and says how many processes there are */
+	if (p->command || shard < 1 || copies < 1 || shard > 100000 || copies > 100000)
 		return;
 	for (size_t i = 0; i < sizeof(degrees) / sizeof(degrees[0]) && cards > 0; i++) {
 		const int64_t n = *fw_fact(p, degrees[i]) ? atoll(fw_fact(p, degrees[i])) : 1;
@@ -185,19 +187,21 @@ static void finish_compile(struct fw_part *p)
 	const struct doc_node *list = fw_key(p, key);
 	bool model = false, loss = false;
 
+	const bool parts = fw_fact_is(p, "loss", "chunked");    /* stay what they are */
+
 	if (!list || list->kind != DOC_LIST || !fw_fact_is(p, "compile", "true"))
 		return;
 	for (const struct doc_node *c = list->child; c; c = c->next) {
 		model |= c->kind == DOC_SCALAR && !strcmp(c->text, "model");
 		loss |= c->kind == DOC_SCALAR && !strcmp(c->text, "loss");
 	}
-	if (model && !loss)
+	if (model && !loss && !parts)
 		fw_set(p, "loss", "outside", key, "torchtitan/components/loss.py: fp32 logits, not compiled");
 	if (model)
 		return;
 	fw_set(p, "compile", "false", key, JOB " components");
 	fw_unset(p, "compile-layers");
-	if (loss)
+	if (loss && !parts)
 		fw_set(p, "loss", "compiled", key, "torchtitan/components/loss.py");
 }
 
@@ -222,17 +226,20 @@ static void finish(struct fw_part *p)
 				       ? "parallelism.data_parallel_replicate_degree"
 				       : "training.data_parallel_replicate_degree";
 	int64_t shard = -1, copies = 1, global;
+	const bool today = torchtitan_today(p);
 	bool divided;
 
 	for (size_t i = 0; i < sizeof(flavors) / sizeof(flavors[0]); i++)
 		if (!strcmp(name, flavors[i].name) && !strcmp(flavor, flavors[i].flavor))
 			fw_set(p, "model", flavors[i].id, "model.flavor", "torchtitan/models");
 	fw_default(p, "micro-batch", "8", JOB ":253");
+	fw_default(p, "seq-len", "2048", JOB ":261");
 	fw_default(p, "objective", "pretrain", "torchtitan/train.py");
 	fw_default(p, "method", "full", "torchtitan/train.py");
 	fw_default(p, "base-bits", "16", "torchtitan/train.py");
 	finish_precision(p);
-	finish_selective(p);
+	if (!today)
+		finish_selective(p);
 	fw_default(p, "grad-ckpt", "selective-op", JOB ":652");
 	fw_default(p, "attn", "sdpa", "torchtitan/models/attention.py");
 	fw_default(p, "kv-repeat", "sdpa", "torchtitan/models/llama3/model/model.py repeat_kv");
@@ -244,7 +251,8 @@ static void finish(struct fw_part *p)
 	finish_compile(p);
 	finish_fp8(p);
 	fw_default(p, "loss", "plain", "torchtitan/components/loss.py");
-	finish_optimizer(p);
+	if (!today)
+		finish_optimizer(p);
 	fw_default(p, "ep", "1", JOB);
 	doc_whole(fw_key(p, shard_key), &shard);
 	doc_whole(fw_key(p, copy_key), &copies);
@@ -272,15 +280,16 @@ static void finish(struct fw_part *p)
 		fw_default(p, "grad-accum", "1", JOB " global_batch_size -1: no accumulation");
 }
 
-static const struct fw_row *const lists[] = {rows, NULL};
-static const char *const idles[] = {idle, NULL};
+static const struct fw_row *const lists[] = {rows, torchtitan_today_rows, NULL};
+static const char *const idles[] = {idle, torchtitan_today_idle, NULL};
 
 const struct framework framework_torchtitan = {
 	.name = "torchtitan",
-	.summary = "torchtitan's TOML",
-	.version = "torchtitan 238fa99",
+	.summary = "torchtitan's TOML, and its config_registry.py (FILE.py:NAME for one of several runs)",
+	.version = "torchtitan 238fa99, 2026-08-21",
 	.role = FW_TRAINER,
-	.marks = "model.flavor training.seq_len+activation_checkpoint.mode parallelism.tensor_parallel_degree",
+	.marks = "model.flavor training.seq_len+activation_checkpoint.mode parallelism.tensor_parallel_degree "
+		 "model_spec+training model_spec+parallelism model_spec+trainer training.max_context_length",
 	.rows = lists,
 	.idle = idles,
 	.finish = finish,

@@ -20,10 +20,16 @@ static size_t count(const struct doc_node *node, int depth)
 	return n;
 }
 
+/* Any text as a module of configs, too, where it looks like one. */
+static enum oom_status read_python(struct doc *doc, const char *text, size_t size, const char *file, struct oom_error *err)
+{
+	return (python_is_registry(text) ? doc_read_registry : doc_read_python)(doc, text, size, file, err);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	enum oom_status (*const doors[])(struct doc *, const char *, size_t, const char *,
-					 struct oom_error *) = {doc_read_shell, doc_read_python,
+					 struct oom_error *) = {doc_read_shell, read_python,
 								doc_read_pairs, doc_read_notebook};
 	struct oom_error err = {{0}};
 	struct doc doc = {.root = NULL};

@@ -126,6 +126,8 @@ static const struct {
 	{"python", "--kv-repeat", "unsloth's attention"},
 	{"python", "--liger-kernels", "unsloth's kernels"},
 	{"deepspeed", "--param-persistence-threshold", "a key of stage 3, in a file of another stage"},
+	{"torchtitan", "--loss tiled", "a part of the Python of today; what is written is TOML"},
+	{"torchtitan", "--loss-chunk", "the same"},
 	{"torchtitan", "--reduce-dtype", "job_config.py takes float32 alone; forks take more"},
 	{"accelerate", "--cp-comm", "follows from the degree's key"},
 };
