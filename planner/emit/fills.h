@@ -4,6 +4,19 @@
 
 #include "emit/parts.h"
 
+/* objectives.c: one row each; NULL where a framework has none of its own. */
+struct emit_objective {
+	const char *name;               /* the knob's value */
+	const char *trl_command, *trl_config, *trl_key, *trl_value;
+	const char *swift_command;      /* beside "sft"; with a type it is "rlhf" */
+	const char *swift_type;
+	const char *tune_recipe;        /* in place of "finetune" in the names of recipes */
+	const char *tune_whole;         /* a recipe of another form */
+};
+/* The plan's; of one without a row sft's. */
+const struct emit_objective *emit_objective(const struct emission *e);
+const struct emit_objective *emit_trl_objective(const struct emission *e);
+
 /* transformers.c */
 void fill_deepspeed(struct emission *e);
 void fill_trl(struct emission *e);

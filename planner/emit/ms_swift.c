@@ -13,21 +13,11 @@ static bool of_megatron(const struct emission *e)
 	return emit_is(e, "engine", "megatron");
 }
 
-/* swift/arguments/rlhf_args.py rlhf_type; NULL: another command's. */
-static const char *rlhf_type(const struct emission *e)
-{
-	static const char *const types[][2] = {{"dpo", "dpo"}, {"kto", "kto"}, {"orpo", "orpo"}, {"simpo", "simpo"}, {"cpo", "cpo"},
-					       {"ppo", "ppo"}, {"grpo", "grpo"}, {"reward", "rm"}, {"gkd", "gkd"}};
-
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-		if (emit_is(e, "objective", types[i][0]))
-			return types[i][1];
-	return NULL;
-}
-
 static const char *command(const struct emission *e)
 {
-	return rlhf_type(e) ? "rlhf" : emit_is(e, "objective", "pretrain") ? "pt" : "sft";
+	const struct emit_objective *o = emit_objective(e);
+
+	return o->swift_type ? "rlhf" : o->swift_command ? o->swift_command : "sft";
 }
 
 /* One process per card, but where one lays the model over all that it sees (swift utils is_mp). */
@@ -149,8 +139,8 @@ void fill_ms_swift(struct emission *e)
 	char buf[160];
 
 	emit_set(e, "model", e->model);
-	if (rlhf_type(e))
-		emit_set(e, "rlhf_type", rlhf_type(e));
+	if (emit_objective(e)->swift_type)
+		emit_set(e, "rlhf_type", emit_objective(e)->swift_type);
 	if (emit_is(e, "objective", "classification"))
 		emit_set(e, "task_type", "seq_cls");
 	if (e->plan->num_labels > 0)

@@ -9,7 +9,7 @@
 /* Its other recipes are about objectives of their own; what none is about runs as a plain one. */
 static bool finetunes(const struct emission *e)
 {
-	return !emit_is(e, "objective", "dpo") && !emit_is(e, "objective", "grpo") && !emit_is(e, "objective", "distill");
+	return !emit_objective(e)->tune_recipe && !emit_objective(e)->tune_whole;
 }
 
 void fill_torchtune(struct emission *e)
@@ -52,7 +52,7 @@ void fill_torchtune(struct emission *e)
 		emit_set(e, "optimizer_in_bwd", emit_is(e, "optimizer-in-backward", "true") ? "True" : "False");
 	if (!emit_is(e, "offload-params", "none"))
 		emit_set(e, "fsdp_cpu_offload", "True");
-	if (emit_is(e, "objective", "dpo"))
+	if (emit_objective(e)->tune_recipe)
 		emit_set(e, "loss._component_", "torchtune.rlhf.loss.DPOLoss");
 	emit_set(e, "loss._component_", emit_is(e, "loss", "plain") ? "torch.nn.CrossEntropyLoss"
 								   : "torchtune.modules.loss.LinearCrossEntropyLoss");
@@ -80,11 +80,12 @@ static bool torchtune_config(const struct emission *e, bool many, char *buf, siz
 	struct oom_model_id id;
 	const char *stem;
 	char kind[40];
+	const struct emit_objective *o = emit_objective(e);
 
-	if (!oom_model_id_find(e->model, &id) || (!finetunes(e) && !emit_is(e, "objective", "dpo")))
+	if (!oom_model_id_find(e->model, &id) || o->tune_whole)
 		return false;
-	snprintf(kind, sizeof(kind), "%s%s%s", emit_adapted(e) ? "lora" : "full", emit_is(e, "objective", "dpo") ? "_dpo" : "",
-		 many ? "" : "_single_device");
+	snprintf(kind, sizeof(kind), "%s%s%s%s", emit_adapted(e) ? "lora" : "full", o->tune_recipe ? "_" : "",
+		 o->tune_recipe ? o->tune_recipe : "", many ? "" : "_single_device");
 	stem = id.torchtune;
 	for (const char *w = stem + strcspn(stem, " "); *w; w += strcspn(w, " ")) {
 		w += strspn(w, " ");
@@ -96,10 +97,11 @@ static bool torchtune_config(const struct emission *e, bool many, char *buf, siz
 
 void write_torchtune(struct emission *e, struct emit_text *out)
 {
+	const struct emit_objective *o = emit_objective(e);
 	/* the recipes of one device have nobody who gathers what waits on the host; for DPO of whole models there is
 	 * none (torchtune/_recipe_registry.py) */
 	const bool many = e->plan->gpus > 1 || !emit_is(e, "offload-params", "none") ||
-			  (emit_is(e, "objective", "dpo") && !emit_adapted(e)) || emit_is(e, "objective", "grpo");
+			  (o->tune_recipe && !emit_adapted(e)) || (o->tune_whole && strstr(o->tune_whole, "_distributed"));
 	char config[96];
 
 	if (!torchtune_config(e, many, config, sizeof(config)))
@@ -107,14 +109,12 @@ void write_torchtune(struct emission *e, struct emit_text *out)
 	emit_put(out, "tune run ");
 	if (many)
 		emit_put(out, "--nproc_per_node %lld ", (long long)e->plan->gpus);
-	if (emit_is(e, "objective", "distill"))
-		emit_put(out, "knowledge_distillation_%s --config %s", many ? "distributed" : "single_device", config);
-	else if (emit_is(e, "objective", "grpo"))
-		emit_put(out, "dev/grpo_full_finetune_distributed --config %s", config);
+	if (o->tune_whole)
+		emit_put(out, "%s%s --config %s", o->tune_whole, strstr(o->tune_whole, "_distributed") ? "" :
+			 many ? "_distributed" : "_single_device", config);
 	else
 		emit_put(out, "%s_%s_%s --config %s", emit_adapted(e) ? "lora" : "full",
-			 emit_is(e, "objective", "dpo") ? "dpo" : "finetune", many ? "distributed" : "single_device",
-			 config);
+			 o->tune_recipe ? o->tune_recipe : "finetune", many ? "distributed" : "single_device", config);
 	emit_overrides(e, out);
 }
 

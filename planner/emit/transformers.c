@@ -82,34 +82,9 @@ static void training_engine(struct emission *e)
 	}
 }
 
-/* TRL's commands and configs by objective, and what a file that names neither has alone (planner/frameworks/trl.c
- * has the signs; the values are the configs' defaults, so that nothing changes). */
-static const struct {
-	const char *objective, *command, *config, *key, *value;
-} trainers[] = {
-	{"sft", "sft", "SFTConfig", NULL, NULL},
-	{"dpo", "dpo", "DPOConfig", "beta", "0.1"},
-	{"kto", "kto", "KTOConfig", "desirable_weight", "1.0"},
-	{"reward", "reward", "RewardConfig", NULL, NULL},
-	{"grpo", "grpo", "GRPOConfig", NULL, NULL},
-	/* no command of TRL's starts these (trl/experimental) */
-	{"simpo", NULL, "CPOConfig", "simpo_gamma", "0.5"},
-	{"ppo", NULL, "PPOConfig", "kl_coef", "0.05"},
-	/* nothing is taken off a reward, as without the key */
-	{"online-dpo", NULL, "OnlineDPOConfig", "missing_eos_penalty", "0.0"},
-};
-
-static size_t trainer_of(const struct emission *e)
-{
-	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]); i++)
-		if (emit_is(e, "objective", trainers[i].objective))
-			return i;
-	return 0;
-}
-
 const char *trl_command(const struct emission *e)
 {
-	return trainers[trainer_of(e)].command;
+	return emit_trl_objective(e)->trl_command;
 }
 
 void training_arguments(struct emission *e)
@@ -188,7 +163,7 @@ static void grpo_config(struct emission *e)
 /* What SFTConfig, DPOConfig, ... have beside TrainingArguments. */
 static void trl_config(struct emission *e)
 {
-	const size_t i = trainer_of(e);
+	const struct emit_objective *o = emit_trl_objective(e);
 	char buf[160];
 
 	if (emit_is(e, "objective", "simpo")) {
@@ -201,7 +176,7 @@ static void trl_config(struct emission *e)
 		grpo_config(e);
 	else if (e->plan->seq_len > 0)
 		emit_set(e, "max_length", emit_fact(e, "seq-len", buf));
-	if (!i) {
+	if (!strcmp(o->name, "sft")) {
 		emit_set(e, "packing", emit_fact(e, "packing", buf));
 		if (!emit_is(e, "loss", "fused"))
 			emit_set(e, "loss_type", emit_is(e, "loss", "chunked-nll") ? "chunked_nll" : "nll");
@@ -216,12 +191,12 @@ static void trl_config(struct emission *e)
 
 void fill_trl(struct emission *e)
 {
-	const size_t i = trainer_of(e);
+	const struct emit_objective *o = emit_trl_objective(e);
 
 	trl_model(e);
 	trl_config(e);
-	if (trainers[i].key)
-		emit_set(e, trainers[i].key, trainers[i].value);
+	if (o->trl_key)
+		emit_set(e, o->trl_key, o->trl_value);
 	training_arguments(e);
 }
 
@@ -256,7 +231,7 @@ void write_trl(struct emission *e, struct emit_text *out)
 	if (trl_command(e))
 		emit_put(out, "# trl %s --config FILE\n", trl_command(e));
 	else
-		emit_put(out, "# for a script of yours around TRL's %s\n", trainers[trainer_of(e)].config);
+		emit_put(out, "# for a script of yours around TRL's %s\n", emit_trl_objective(e)->trl_config);
 	liger_config(e);
 	emit_yaml(e, out);
 }
@@ -330,18 +305,36 @@ void fill_python(struct emission *e)
 		return;
 	}
 	/* Trainer itself takes the model's own loss, which SFTTrainer never does */
-	plain = emit_is(e, "loss", "plain") && !trainer_of(e);
+	plain = emit_is(e, "loss", "plain") && !strcmp(emit_trl_objective(e)->name, "sft");
 	if (!plain)
 		trl_config(&config);
 	training_arguments(&config);
 	liger_config(&config);
 	e->failed |= config.failed ||
 		     !doc_add_copy(&e->doc, e->doc.root,
-				   plain ? "TrainingArguments" : trainers[trainer_of(e)].config, config.doc.root);
+				   plain ? "TrainingArguments" : emit_trl_objective(e)->trl_config, config.doc.root);
 	doc_release(&config.doc);
 }
 
 /* ---- accelerate ---- */
+
+/* FSDP2's degrees (accelerate/parallelism_config.py): replicas are machines', or nothing is sharded. */
+static void accelerate_degrees(struct emission *e)
+{
+	const struct oom_plan *p = e->plan;
+	const bool alone = emit_is(e, "zero", "0"), hybrid = emit_is(e, "hybrid-shard", "true");
+	const int64_t others = p->tp * p->cp, replicas = alone ? p->gpus : hybrid ? p->nodes : 1;
+	char buf[160];
+
+	if (p->tp > 1)
+		emit_set(e, "parallelism_config.parallelism_config_tp_size", emit_fact(e, "tp", buf));
+	if (replicas < 2 || others < 1 || p->gpus % (replicas * (alone ? 1 : others)))
+		return;
+	snprintf(buf, sizeof(buf), "%lld", (long long)replicas);
+	emit_set(e, "parallelism_config.parallelism_config_dp_replicate_size", buf);
+	snprintf(buf, sizeof(buf), "%lld", (long long)(alone ? 1 : p->gpus / (replicas * others)));
+	emit_set(e, "parallelism_config.parallelism_config_dp_shard_size", buf);
+}
 
 void fill_accelerate(struct emission *e)
 {
@@ -381,6 +374,8 @@ void fill_accelerate(struct emission *e)
 				 : emit_is(e, "zero", "2")	    ? "SHARD_GRAD_OP"
 				 : emit_is(e, "zero", "0")	    ? "NO_SHARD"
 								    : "FULL_SHARD");
+		if (two)
+			accelerate_degrees(e);
 		emit_set(e, "fsdp_config.fsdp_offload_params",
 			 emit_is(e, "offload-params", "none") ? "false" : "true");
 		emit_set(e, "fsdp_config.fsdp_state_dict_type",
