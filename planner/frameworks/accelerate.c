@@ -151,10 +151,13 @@ static void finish(struct fw_part *p)
 		fw_set(p, "cp-comm", "a2a", "parallelism_config.parallelism_config_sp_size", NULL);
 	}
 	if (doc_whole(fw_key(p, "parallelism_config.parallelism_config_dp_replicate_size"), &n) &&
-	    doc_whole(fw_key(p, "parallelism_config.parallelism_config_dp_shard_size"), &m) && n > 1 &&
-	    m > 1)
-		fw_set(p, "hybrid-shard", "true",
-		       "parallelism_config.parallelism_config_dp_replicate_size", NULL);
+	    doc_whole(fw_key(p, "parallelism_config.parallelism_config_dp_shard_size"), &m) && n > 1) {
+		/* shards lie over context ranks as well (accelerate/parallelism_config.py dp_shard_cp) */
+		if (m > 1 || atoi(fw_fact(p, "cp")) > 1)
+			fw_take_replicas(p, m, n, "parallelism_config.parallelism_config_dp_replicate_size");
+		else
+			fw_set(p, "zero", "0", "parallelism_config.parallelism_config_dp_replicate_size", "nothing is sharded");
+	}
 	finish_compile(p);
 	fw_accelerate_fp8(p, "fp8_config.backend", "fp8_config.enable_fsdp_float8_all_gather");
 }

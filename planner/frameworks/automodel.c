@@ -224,7 +224,7 @@ static void finish(struct fw_part *p)
 		fw_default(p, "reduce-dtype", "fp32", CONFIG " mp_policy");
 	}
 	if (doc_whole(fw_key(p, "distributed.dp_replicate_size"), &n) && n > 1)
-		fw_set(p, "hybrid-shard", "true", "distributed.dp_replicate_size", CONFIG);
+		fw_take_replicas(p, 0, n, "distributed.dp_replicate_size");
 	/* a pipeline cuts the local batch into its own micro-batches */
 	if (atoi(fw_fact(p, "pp")) > 1 && doc_whole(fw_key(p, "distributed.pipeline.pp_microbatch_size"), &n) && n > 0 &&
 	    n < 100000)

@@ -191,7 +191,7 @@ static void finish_engine(struct fw_part *p)
 		fw_set(p, "@keeps-dtype", "true", NULL, NULL);
 	if (doc_whole(fw_key(p, "dp_shard_size"), &n) && doc_whole(fw_key(p, "dp_replicate_size"), &m) &&
 	    n > 1 && m > 1)
-		fw_set(p, "hybrid-shard", "true", "dp_replicate_size", SCHEMA);
+		fw_take_replicas(p, n, m, "dp_replicate_size");
 }
 
 static void finish(struct fw_part *p)

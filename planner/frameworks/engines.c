@@ -292,3 +292,14 @@ void fw_accelerate_fp8(struct fw_part *p, const char *backend, const char *gathe
 	if (!*word)
 		fw_note(p, "mixed_precision", "torchao's products, the first choice where no backend is named");
 }
+
+void fw_take_replicas(struct fw_part *p, int64_t shards, int64_t replicas, const char *key)
+{
+	if (replicas > 1 && replicas < 100000)
+		fw_set_whole(p, "@replicas", replicas, NULL, NULL);
+	else if (shards > 1 && shards < 100000)
+		fw_set_whole(p, "@shards", shards, NULL, NULL);
+	else
+		return;
+	fw_set(p, "hybrid-shard", "true", key, NULL);
+}

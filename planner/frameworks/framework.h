@@ -171,6 +171,9 @@ void fw_name_accelerate(struct fw_part *part, const char *key, const char *path)
 /* transformers' "fsdp" and "fsdp_config" keys, also axolotl's. */
 void fw_take_fsdp(struct fw_part *part, const char *key, const char *config,
 		  const char *default_version);
+/* FSDP whose shards are replicated, of given degrees (0: not said): settled when the cards of all files are known, see
+ * settle.c. */
+void fw_take_replicas(struct fw_part *part, int64_t shards, int64_t replicas, const char *key);
 /* LISA (arXiv:2403.17919): n layers at a time train beside embeddings, norms and head; which ones changes,
  * the first ones are priced. */
 void fw_take_lisa(struct fw_part *part, const char *key);

@@ -31,6 +31,10 @@ static const struct fw_row rows[] = {
 	{"fsdp_config.fsdp_activation_checkpointing", .hook = true, .source = FSDP},
 	{"fsdp_cpu_offload", .hook = true, .source = FSDP}, {"fsdp_config.fsdp_cpu_offload", .hook = true, .source = FSDP},
 	FW_KEY("sharding_strategy", "zero", STRATEGY, NULL, FSDP),
+	{"hsdp", .hook = true, .source = FSDP}, {"sharding_group_size", .hook = true, .source = FSDP},
+	{"replica_group_size", .hook = true, .source = FSDP},
+	{"fsdp_config.hsdp", .hook = true, .source = FSDP}, {"fsdp_config.sharding_group_size", .hook = true, .source = FSDP},
+	{"fsdp_config.replica_group_size", .hook = true, .source = FSDP},
 	FW_KEY("fsdp_config.sharding_strategy", "zero", STRATEGY, NULL, FSDP),
 	{"optimizer", .hook = true, .source = FSDP}, {"fsdp_config.optimizer", .hook = true, .source = FSDP},
 	FW_KEY("lora_config.r", "lora-r", NULL, NULL, PEFT), FW_KEY("r", "lora-r", NULL, NULL, PEFT),
@@ -46,7 +50,7 @@ static const struct fw_row rows[] = {
 static const char idle[] =
 	"tokenizer_name low_cpu_fsdp gradient_clipping* num_epochs max_train_step max_eval_step lr weight_decay gamma seed "
 	"dataset dataset* custom_dataset* from_peft_checkpoint output_dir save_* dist_checkpoint_* use_fast_kernels "
-	"use_wandb use-wandb wandb* flop_counter* use_profiler profiler_dir hsdp sharding_group_size replica_group_size "
+	"use_wandb use-wandb wandb* flop_counter* use_profiler profiler_dir "
 	"checkpoint_type fsdp_config* lora_config* lora_alpha samsum_dataset* grammar_dataset* alpaca_dataset* (words)";
 
 static bool either(const struct fw_part *p, const char *a, const char *b)
@@ -92,6 +96,10 @@ static void finish_fsdp(struct fw_part *p, bool fsdp)
 		return;
 	}
 	fw_default(p, "zero", "3", FSDP);
+	/* a mesh of its own (utils/fsdp_utils.py hsdp_device_mesh); a group is as large as a replica */
+	if (fw_on(p, "hsdp") || fw_on(p, "fsdp_config.hsdp"))
+		fw_take_replicas(p, fw_whole_or(p, "sharding_group_size", fw_whole_or(p, "fsdp_config.sharding_group_size", 0)),
+				 0, fw_on(p, "hsdp") ? "hsdp" : "fsdp_config.hsdp");
 	if (either(p, "fsdp_cpu_offload", "fsdp_config.fsdp_cpu_offload")) {
 		fw_set(p, "offload-params", "cpu", "fsdp_config.fsdp_cpu_offload", FSDP);
 		fw_set(p, "offload-optimizer", "cpu", "fsdp_config.fsdp_cpu_offload", FSDP);

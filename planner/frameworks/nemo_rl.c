@@ -110,8 +110,7 @@ static void finish_dtensor(struct fw_part *p)
 		    "full", "none");
 	take_switch(p, "offload-params", one ? POLICY "fsdp_offload_enabled" : DTENSOR "cpu_offload", "cpu", "none");
 	take_switch(p, "offload-optimizer", one ? POLICY "fsdp_offload_enabled" : DTENSOR "cpu_offload", "cpu", "none");
-	if (fw_whole_or(p, DTENSOR "dp_replicate_size", 1) > 1)
-		fw_set(p, "hybrid-shard", "true", DTENSOR "dp_replicate_size", NULL);
+	fw_take_replicas(p, 0, fw_whole_or(p, DTENSOR "dp_replicate_size", 1), DTENSOR "dp_replicate_size");
 	fw_set(p, "engine", one ? "fsdp1" : "fsdp2", one ? NULL : DTENSOR "enabled", "nemo_rl/models/policy/lm_policy.py");
 	fw_default(p, "zero", "3", PARALLEL);
 	fw_default(p, "reduce-dtype", "fp32", PARALLEL ":509");

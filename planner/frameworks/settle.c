@@ -294,6 +294,32 @@ static void settle_age(struct oom_reading *r)
 	}
 }
 
+/* Replicas of a sharded model, each over as many cards as it has shards: a plan has one per machine, and as many machines
+ * as there are replicas give the same shards.  Where no file says how many cards there are, the fewest that the degrees
+ * allow. */
+static void settle_replicas(struct fw_part *all)
+{
+	const int64_t others = whole(all, "tp", 1) * whole(all, "pp", 1) * whole(all, "cp", 1), shards = whole(all, "@shards", 0),
+		      gpus = whole(all, "gpus", 0);
+	int64_t replicas = whole(all, "@replicas", 0);
+
+	if (!replicas && shards > 0)
+		replicas = gpus > shards ? gpus / shards : 1;
+	if (replicas < 1 || others < 1 || others > 100000)
+		return;
+	if (!gpus && replicas > 1 && !fw_is_withheld(all, "gpus")) {
+		fw_set_whole(all, "gpus", replicas * others, NULL, "the fewest for so many replicas");
+		fw_open(all, "gpus", "the files do not say how many: the fewest that the degrees allow are priced, unless --gpus says");
+	}
+	if (replicas == 1)
+		fw_set(all, "@price.hybrid-shard", "false", NULL, NULL);
+	else if (whole(all, "gpus", 0) && whole(all, "gpus", 0) % replicas == 0)
+		fw_set_whole(all, "@price.nodes", replicas, NULL, NULL);
+	else
+		fw_open(all, "hybrid-shard", reading_text(all->reading, "%lld replicas are not known to divide the cards: a replica per "
+			"machine is priced", (long long)replicas));
+}
+
 void reading_settle(struct oom_reading *r)
 {
 	struct fw_part *all = r->all;
@@ -326,6 +352,8 @@ void reading_settle(struct oom_reading *r)
 		fw_default(all, "nodes", "1", "one machine unless a launcher says otherwise");
 		fw_default(all, "base-bits", "16", "no quantisation is asked for");
 	}
+	if (fw_fact_is(all, "hybrid-shard", "true"))
+		settle_replicas(all);
 	if (whole(all, "gpus", 0) == 1)
 		fw_default(all, "nodes", "1", "one GPU");
 }

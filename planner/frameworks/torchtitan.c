@@ -266,11 +266,8 @@ static void finish(struct fw_part *p)
 	finish_early_step(p, divided || atoi(fw_fact(p, "ep")) > 1);
 	if (fw_fact_is(p, "engine", "hf"))
 		fw_unset(p, "reduce-dtype");   /* FSDP's */
-	if (copies > 1 && !fw_fact_is(p, "engine", "hf"))
-		fw_set(p, "hybrid-shard", shard == 1 ? "false" : "true", copy_key, NULL);
-	if (fw_fact_is(p, "hybrid-shard", "true"))
-		fw_note(p, copy_key, "replicas of a sharded model: each over one node's cards is what is priced; fewer replicas "
-			"than nodes need less");
+	if (copies > 1 && shard != 1 && !fw_fact_is(p, "engine", "hf"))
+		fw_take_replicas(p, shard, copies, copy_key);
 	if (shard == 1)
 		fw_set(p, "zero", "0", shard_key, "nothing is sharded");
 	fw_default(p, "zero", "3", JOB ":336");

@@ -47,7 +47,8 @@ static const struct fw_row rows[] = {
 	       RECIPES "/full_finetune_distributed.py"),
 	{"compile.model", .hook = true}, {"compile.loss", .hook = true},
 	{"custom_sharded_layers", .hook = true},
-	{"data_parallel_shard_dim", .hook = true}, {"data_parallel_replicate_dim", .hook = true},
+	{"data_parallel_shard_dim", .hook = true},
+	{"data_parallel_replicate_dim", .hook = true, .source = "torchtune/training/_distributed.py ParallelDims"},
 	{"teacher_model*", .note = "a teacher model on the card: more than is priced"},
 	{"quantizer*", .note = "weights are quantised in training (QAT): more than is priced"},
 	{"enable_fp8_training", .hook = true, .source = RECIPES "/full_finetune_distributed.py"}, {"fp8_recipe_name", .hook = true},
@@ -241,6 +242,9 @@ static void finish_engine(struct fw_part *p)
 	} else {
 		if (gpus)
 			fw_set_whole(p, "gpus", gpus, NULL, "tune run --nproc_per_node in its comment");
+		if (fw_whole_or(p, "data_parallel_replicate_dim", 1) > 1)
+			fw_unmodelled(p, "data_parallel_replicate_dim", "replicas of a sharded model: shards over fewer cards, more than "
+				      "is priced");
 		fw_default(p, "zero", "3", RECIPES "/*_distributed.py fully_shard");
 	}
 	fw_default(p, "nodes", "1", "tune run");

@@ -221,8 +221,7 @@ static void finish_fsdp(struct fw_part *p)
 			fw_set_whole(p, "cp", fw_whole_or(p, keys[i], 1), keys[i], "Ulysses: sequences divided");
 			fw_unmodelled(p, keys[i], "sequences divided over cards under FSDP: less than is priced");
 		}
-	if (fw_whole_or(p, ACTOR "fsdp_config.fsdp_size", 0) > 1)
-		fw_set(p, "hybrid-shard", "true", ACTOR "fsdp_config.fsdp_size", FSDP_ENGINE);
+	fw_take_replicas(p, fw_whole_or(p, ACTOR "fsdp_config.fsdp_size", 0), 0, ACTOR "fsdp_config.fsdp_size");
 }
 
 static void finish_megatron(struct fw_part *p)

@@ -6,6 +6,7 @@
  *   warn packing
  *   unwarned trains as well
  *   absent lora-targets
+ *   priced nodes 2       # what the plan has, where that is another value
  */
 #include <dirent.h>
 #include <setjmp.h>
@@ -17,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "oomplan/option.h"
 #include "oomplan/reading.h"
 
 #define FOLDER OOM_SOURCE_ROOT "/tests/frameworks/"
@@ -53,7 +55,19 @@ static struct oom_reading *open_files(char *names)
 	return r;
 }
 
-static void check_line(const char *name, const struct oom_reading *r, const struct warnings *w,
+/* "KNOB VALUE" of the plan that comes of it. */
+static void check_priced(const char *name, const struct oom_plan *plan, char *knob)
+{
+	char *value = knob + strcspn(knob, " "), got[160];
+
+	if (*value)
+		*value++ = 0;
+	oom_plan_get(plan, oom_knob_find(knob), got, sizeof(got));
+	if (strcmp(got, value))
+		fail_msg("%s: priced with %s %s, not %s", name, knob, got, value);
+}
+
+static void check_line(const char *name, const struct oom_reading *r, const struct warnings *w, const struct oom_plan *plan,
 		       char *line)
 {
 	char *value = line + strcspn(line, " ");
@@ -75,6 +89,10 @@ static void check_line(const char *name, const struct oom_reading *r, const stru
 	if (!strcmp(line, "unwarned")) {
 		if (strstr(w->text, value))
 			fail_msg("%s: a warning says \"%s\":\n%s", name, value, w->text);
+		return;
+	}
+	if (!strcmp(line, "priced")) {
+		check_priced(name, plan, value);
 		return;
 	}
 	if (!strcmp(line, "silent")) {
@@ -110,9 +128,10 @@ static void check_file(const char *name)
 			w->used = 0;
 			w->text[0] = 0;
 			r = open_files(line + 6);
+			plan = oom_plan_default();
 			oom_reading_apply(r, &plan, keep, w);
 		} else {
-			check_line(name, r, w, line);
+			check_line(name, r, w, &plan, line);
 		}
 	}
 	fclose(f);
