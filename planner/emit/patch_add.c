@@ -208,6 +208,9 @@ size_t patch_add(const struct oom_reading *r, const char *knob, const char *valu
 
 		if (!row || !row->knob || strcmp(row->knob, knob))
 			continue;
+		/* another program would read it */
+		if (row->only && !*fw_fact(p, row->only))
+			return 0;
 		more = add_needed(r, p, row->needs, &out[1]);
 		if (more == SIZE_MAX)
 			return 0;

@@ -91,6 +91,21 @@ static size_t put_export(const struct oom_reading *r, const char *word, struct p
 	return 0;
 }
 
+/* Who would read the key that says the knob, where this run's program does not; NULL: the key is missing for another reason. */
+static const char *other_program(const struct oom_reading *r, const struct oom_option *knob)
+{
+	for (size_t i = 0; i < r->n_parts; i++) {
+		const struct fw_part *p = r->parts[i];
+
+		for (size_t l = 0; p->fw->rows && p->fw->rows[l]; l++)
+			for (const struct fw_row *row = p->fw->rows[l]; row->key; row++)
+				if (row->only && row->knob && !strcmp(row->knob, knob->name) && !*fw_fact(p, row->only) &&
+				    *fw_fact(p, "@other-program"))
+					return fw_fact(p, "@other-program");
+	}
+	return NULL;
+}
+
 /* ---- all together ---- */
 
 /* What a key of the files says is that key's: others would stand beside it in vain. */
@@ -164,7 +179,7 @@ enum oom_status patch_together(const struct oom_reading *r, const struct oom_pla
 	const struct emit_target *format = NULL, *other_format;
 	size_t exports = 0, more;
 	bool failed = !other;
-	const char *word;
+	const char *word, *other_one;
 	char value[160];
 
 	*lines = 0;
@@ -193,9 +208,10 @@ enum oom_status patch_together(const struct oom_reading *r, const struct oom_pla
 		more = word && *lines + exports < room ? put_export(r, word, &out[*lines + exports]) : 0;
 		failed |= more == SIZE_MAX;
 		exports += more == 1;
+		other_one = word ? NULL : other_program(r, knob[i]);
 		if (!more && said->n_unsaid < OOM_EMIT_UNSAID_MAX)
 			snprintf(said->unsaid[said->n_unsaid++], sizeof(said->unsaid[0]), "--%s %.60s%s%s", knob[i]->name, value,
-				 word ? ": the environment's " : "", word ? word : "");
+				 word ? ": the environment's " : other_one ? ": needs " : "", word ? word : other_one ? other_one : "");
 	}
 	*lines += failed ? 0 : exports;
 	free(other);

@@ -44,6 +44,9 @@ struct fw_row {
 	bool hook;
 	/* What has to stand beside the key where it is new to a file, "key=value"; NULL: nothing. */
 	const char *needs;
+	/* A fact of the part without which nobody reads the key ("@distributed": a recipe of several devices); NULL: it is
+	 * always read.  Who would read it is the fact "@other-program". */
+	const char *only;
 	/* The first transformers that no longer takes the key, "4.46"; NULL: today's does. */
 	const char *gone;
 };

@@ -8,10 +8,13 @@
 #include <string.h>
 #include <strings.h>
 
-#include "framework.h"
+#include "parts.h"
 
 #define RECIPES "torchtune recipes"
 #define PARTS "which parts of a model that sees train (method): all of them are priced as one"
+
+/* A key that the recipes for one device pass over. */
+#define OF_MANY(k, n, m) {.key = k, .knob = n, .map = m, .source = RECIPES "/full_finetune_distributed.py", .only = "@distributed"}
 
 static const struct fw_row rows[] = {
 	FW_KEY("batch_size", "micro-batch", NULL, NULL, RECIPES),
@@ -26,12 +29,9 @@ static const struct fw_row rows[] = {
 	{"model.fusion_trainable", .note = PARTS},
 	FW_KEY("model.lora_rank", "lora-r", NULL, NULL, "torchtune/models/*/_component_builders.py"),
 	FW_KEY("model.lora_dropout", "lora-dropout", NULL, "0", "torchtune/modules/peft/lora.py"),
-	FW_KEY("tensor_parallel_dim", "tp", NULL, NULL, RECIPES "/full_finetune_distributed.py"),
-	FW_KEY("context_parallel_dim", "cp", NULL, NULL, RECIPES "/full_finetune_distributed.py"),
-	FW_KEY("fsdp_cpu_offload", "offload-params", "true>cpu;false>none", NULL,
-	       RECIPES "/full_finetune_distributed.py"),
-	FW_KEY("fsdp_reshard_after_forward", "zero", "true>3;false>2", NULL,
-	       RECIPES "/full_finetune_distributed.py"),
+	OF_MANY("tensor_parallel_dim", "tp", NULL), OF_MANY("context_parallel_dim", "cp", NULL),
+	OF_MANY("fsdp_cpu_offload", "offload-params", "true>cpu;false>none"),
+	OF_MANY("fsdp_reshard_after_forward", "zero", "true>3;false>2"),
 	FW_KEY("save_adapter_weights_only", NULL, NULL, NULL, NULL),
 	{"optimizer._component_", .hook = true}, {"optimizer.fused", .hook = true},
 	{"loss._component_", .hook = true}, {"loss.num_output_chunks", .hook = true},
@@ -227,6 +227,33 @@ static int64_t number_behind(const char *text, const char *word)
 	return n > 0 && n < 100000 ? n : 0;
 }
 
+/* "tune run --nproc_per_node 4 full_finetune_distributed --config dev/3B_grpo_sft": the recipe is the word before
+ * the settings, whose name may speak of another; "": the comment has no such command. */
+static const char *recipe_in(const char *head, char *buf, size_t size)
+{
+	const char *run = strstr(head, "tune run "), *end = run ? strstr(run, " --config") : NULL, *from = end;
+
+	while (from && from > run && from[-1] != ' ')
+		from--;
+	snprintf(buf, size, "%.*s", end ? (int)(end - from) : 0, end ? from : "");
+	return buf;
+}
+
+/* The recipe of the same kind for several devices. */
+static void name_other_recipe(struct fw_part *p)
+{
+	const char *program = fw_text(p, "(program)"), *one;
+	char buf[160];
+	const char *recipe = *program ? program : recipe_in(fw_head(p), buf, sizeof(buf));
+
+	one = strstr(recipe, "_single_device");
+	if (one)
+		fw_set(p, "@other-program", reading_text(p->reading, "the recipe %.*s_distributed and its --nproc_per_node", (int)(one - recipe),
+						 recipe), NULL, NULL);
+	else
+		fw_set(p, "@other-program", "a recipe for several devices", NULL, NULL);
+}
+
 static void finish_engine(struct fw_part *p)
 {
 	const char *head = fw_head(p), *program = fw_text(p, "(program)");
@@ -239,7 +266,9 @@ static void finish_engine(struct fw_part *p)
 	if (!distributed) {
 		fw_default(p, "gpus", "1", "a recipe for a single device");
 		fw_set(p, "zero", "0", NULL, "a recipe for a single device");
+		name_other_recipe(p);
 	} else {
+		fw_set(p, "@distributed", "true", NULL, NULL);
 		if (gpus)
 			fw_set_whole(p, "gpus", gpus, NULL, "tune run --nproc_per_node in its comment");
 		if (fw_whole_or(p, "data_parallel_replicate_dim", 1) > 1)
@@ -248,18 +277,6 @@ static void finish_engine(struct fw_part *p)
 		fw_default(p, "zero", "3", RECIPES "/*_distributed.py fully_shard");
 	}
 	fw_default(p, "nodes", "1", "tune run");
-}
-
-/* "tune run --nproc_per_node 4 full_finetune_distributed --config dev/3B_grpo_sft": the recipe is the word before
- * the settings, whose name may speak of another; "": the comment has no such command. */
-static const char *recipe_in(const char *head, char *buf, size_t size)
-{
-	const char *run = strstr(head, "tune run "), *end = run ? strstr(run, " --config") : NULL, *from = end;
-
-	while (from && from > run && from[-1] != ' ')
-		from--;
-	snprintf(buf, size, "%.*s", end ? (int)(end - from) : 0, end ? from : "");
-	return buf;
 }
 
 /* What the recipe trains for; a comment without a command is taken as a whole. */

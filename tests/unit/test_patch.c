@@ -267,9 +267,44 @@ static void test_environment(void **state)
 	}
 }
 
+/* fsdp_reshard_after_forward is a key of torchtune's distributed recipes alone (recipes/full_finetune_distributed.py; no
+ * recipe *_single_device.py has it): a file of another is not given it, and the recipe is named. */
+static void test_other_recipe(void **state)
+{
+	static const char form[] = "# tune run %s --config mine\nmodel:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+				   "batch_size: 2\ngradient_accumulation_steps: 4\nenable_activation_checkpointing: True\ndtype: bf16\n";
+	static const char *const recipes[] = {"full_finetune_single_device", "--nproc_per_node 2 full_finetune_distributed"};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct oom_plan from = oom_plan_default(), to;
+		struct oom_error err = {{0}};
+		struct oom_reading *r;
+		struct oom_emitted e;
+		char name[64], text[400];
+
+		snprintf(name, sizeof(name), "test_patch_%ld_r.yaml", (long)getpid());
+		snprintf(text, sizeof(text), form, recipes[i]);
+		r = read_text(name, text);
+		oom_reading_apply(r, &from, NULL, NULL);
+		to = from;
+		to.zero_stage = 2;
+		if (oom_emit_patch(r, &from, &to, &e, &err))
+			fail_msg("%s", err.text);
+		assert_int_equal(strstr(e.text, "+fsdp_reshard_after_forward: false") != NULL, i);
+		assert_int_equal(e.n_unsaid, !i);
+		if (!i && !strstr(e.unsaid[0], "full_finetune_distributed"))
+			fail_msg("%s", e.unsaid[0]);
+		oom_emitted_release(&e);
+		oom_reading_free(r);
+		unlink(name);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_other_recipe),
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_additions),
