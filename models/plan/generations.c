@@ -115,10 +115,12 @@ bool oom_plan_dated(const struct oom_plan *p)
 	return p->transformers || p->torch || p->bitsandbytes || p->peft || p->deepspeed;
 }
 
-/* What it makes of what the plan says of its knob now; NULL: nothing. */
+/* What it makes of what the plan says of its knob now; NULL: nothing.  The model's own loss is that of its labels, which
+ * trainers of other objectives do not give it (trl/trainer/dpo_trainer.py concatenated_forward). */
 static const char *made_of(struct oom_plan *p, const struct oom_generation *g)
 {
-	const int64_t version = *oom_plan_field(p, oom_knob_find(g->library));
+	const int64_t version = p->objective != OOM_METHOD_SFT && !strcmp(g->knob, "loss") ? 0 :
+				*oom_plan_field(p, oom_knob_find(g->library));
 	const char *to = version && version < g->before ? g->to : version ? g->since : NULL;
 	char word[40];
 

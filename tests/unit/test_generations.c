@@ -49,6 +49,27 @@ static void versions_are_read(void **state)
 	assert_int_equal(p.transformers, OOM_VERSION(4, 7));
 }
 
+/* Trainers of other objectives give the model no labels: its own loss, and how old transformers made it, is not theirs
+ * (trl/trainer/dpo_trainer.py concatenated_forward). */
+static void other_objectives_keep_their_loss(void **state)
+{
+	static const int64_t versions[] = {OOM_VERSION(4, 35), OOM_VERSION(4, 47)};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+		struct oom_plan sft = oom_plan_default(), dpo;
+
+		sft.transformers = versions[i];
+		sft.fused_ce = OOM_LOSS_PLAIN;
+		dpo = sft;
+		dpo.objective = OOM_METHOD_DPO;
+		oom_plan_resolve(&sft);
+		oom_plan_resolve(&dpo);
+		assert_int_not_equal(sft.fused_ce, OOM_LOSS_PLAIN);
+		assert_int_equal(dpo.fused_ce, OOM_LOSS_PLAIN);
+	}
+}
+
 /* Every row is about knobs that there are, cites something, and does what it says, from its version
  * on no more. */
 static void rows_do_what_they_say(void **state)
@@ -363,6 +384,7 @@ static void adapters_before_011(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(other_objectives_keep_their_loss),
 		cmocka_unit_test(versions_are_read),
 		cmocka_unit_test(rows_do_what_they_say),
 		cmocka_unit_test(layers_kept_rotary_tables),
