@@ -311,13 +311,17 @@ static void settle_replicas(struct fw_part *all)
 		fw_set_whole(all, "gpus", replicas * others, NULL, "the fewest for so many replicas");
 		fw_open(all, "gpus", "the files do not say how many: the fewest that the degrees allow are priced, unless --gpus says");
 	}
-	if (replicas == 1)
+	if (replicas == 1) {
 		fw_set(all, "@price.hybrid-shard", "false", NULL, NULL);
-	else if (whole(all, "gpus", 0) && whole(all, "gpus", 0) % replicas == 0)
+	} else if (whole(all, "gpus", 0) && whole(all, "gpus", 0) % replicas == 0) {
 		fw_set_whole(all, "@price.nodes", replicas, NULL, NULL);
-	else
+		if (whole(all, "nodes", 1) != replicas)
+			fw_open(all, "nodes", reading_text(all->reading, "%lld replicas of a sharded model are priced as so many machines: "
+				"memory is the same, times and what --emit writes are theirs", (long long)replicas));
+	} else {
 		fw_open(all, "hybrid-shard", reading_text(all->reading, "%lld replicas are not known to divide the cards: a replica per "
 			"machine is priced", (long long)replicas));
+	}
 }
 
 void reading_settle(struct oom_reading *r)
