@@ -248,9 +248,20 @@ static bool narrows_adapters(const struct oom_plan *p)
 	return oom_engine_of(p)->own_adapters && oom_plan_adapted(p) && (p->adapter_fp32 || owns_quantised(p));
 }
 
+/* FSDP flattens floating parameters only, whatever it divides of them, and ZeRO-3 divides such ones: there the word auto
+ * means the model's own type, which PEFT gives to adapters that nobody asks it to keep in fp32. */
+static bool stores_to_divide(const struct oom_plan *p)
+{
+	const struct oom_engine *e = oom_engine_of(p);
+
+	return p->quant_storage == OOM_QUANT_STORAGE_AUTO && oom_plan_quantised(p) && !p->adapter_fp32 &&
+	       (e->wraps_units || (e->partitions && p->zero_stage == 3));
+}
+
 bool oom_engine_recasts(const struct oom_plan *p)
 {
-	return casts_16bit(p) || copies_heads(p) || compiles_layers(p) || narrows_adapters(p);
+	return casts_16bit(p) || copies_heads(p) || compiles_layers(p) || narrows_adapters(p) ||
+	       stores_to_divide(p);
 }
 
 void oom_engine_recast(struct oom_plan *p)
@@ -259,6 +270,8 @@ void oom_engine_recast(struct oom_plan *p)
 		p->kv_repeat = OOM_KV_SDPA;
 	if (compiles_layers(p))
 		p->compile_layers = 1;
+	if (stores_to_divide(p))
+		p->quant_storage = OOM_QUANT_STORAGE_OWN;
 	if (narrows_adapters(p)) {
 		if (owns_quantised(p))
 			p->quant_storage = OOM_QUANT_STORAGE_OWN;

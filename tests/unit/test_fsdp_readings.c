@@ -300,6 +300,24 @@ static void adapters_take_the_type_of_storage(void **state)
 	assert_int_equal(bytes, 2 * own);
 	p.adapter_fp32 = 1;
 	assert_int_equal(must(llama, &p).grad_bytes, bytes);
+	/* who says nothing has bytes, and the model's own type where weights are divided (peft docs accelerate/fsdp.md,
+	 * deepspeed.md) */
+	p.adapter_fp32 = 0;
+	p.quant_storage = OOM_QUANT_STORAGE_AUTO;
+	assert_int_equal(must(llama, &p).grad_bytes, bytes);
+	p.gpus = 2;
+	for (size_t i = 0; i < 3; i++) {
+		static const enum oom_engine_id engines[] = {OOM_ENGINE_FSDP1, OOM_ENGINE_FSDP2, OOM_ENGINE_DEEPSPEED};
+
+		p.engine = engines[i];
+		p.zero_stage = 3;
+		p.quant_storage = OOM_QUANT_STORAGE_OWN;
+		own = must(llama, &p).overall_peak;
+		p.quant_storage = OOM_QUANT_STORAGE_AUTO;
+		assert_int_equal(must(llama, &p).overall_peak, own);
+	}
+	p.zero_stage = 2;               /* DeepSpeed's: weights are whole */
+	assert_int_equal(must(llama, &p).grad_bytes, bytes);
 }
 
 int main(void)
