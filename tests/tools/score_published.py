@@ -11,7 +11,7 @@ there, in sum, and one line for each that is off by more than PERCENT (5), the l
 import collections, csv, importlib.util, json, os, subprocess, sys, tempfile
 
 COLUMNS = """transformers torch bitsandbytes peft liger_kernels autocast_adapter_dtype use_reentrant base_weights modules_to_save
-base_group_size lora_zero_pad kbit_recast compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel""".split()
+base_group_size lora_zero_pad kbit_recast keep_outputs compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel""".split()
 
 
 def load(folder):
@@ -189,9 +189,10 @@ def fsdp_qlora(row, old):
     has_a_knob(missing, "adapters in bf16")
     if "after" in row.get("quantity", ""):
         missing.append("what is reserved after FSDP has wrapped the model, before a step")
-    # February and March 2024; bitsandbytes 0.43.2, which keeps no inputs, is of July
-    knobs.update(autocast_adapter_dtype=0, transformers="4.38", torch="2.2", bitsandbytes="0.42", torch_autocast="false",
-                 use_reentrant="wrapped")
+    # February and March 2024; bitsandbytes 0.43.2, which keeps no inputs, is of July.  Its README rules out transformers
+    # 4.38 and 4.39.  train.py sets output to None once the backward pass is done
+    knobs.update(autocast_adapter_dtype=0, transformers="4.37", torch="2.2", bitsandbytes="0.42", torch_autocast="false",
+                 use_reentrant="wrapped", keep_outputs=1)
     return knobs, missing
 
 
