@@ -22,6 +22,8 @@ static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_v
 	if (rg) {
 		y = oom_node_out(t, n, 0, y);
 		oom_node_save(t, n, y);
+		if (t->plan->keep_softmax_inputs)
+			oom_node_save(t, n, x);
 	}
 	oom_done(t, x);
 	oom_drop(t, arg);

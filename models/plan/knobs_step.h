@@ -175,6 +175,9 @@
  .summary = "torch's attention computes in fp32 where it has no fused kernel for the heads, the mask or the card",
  .setting = "torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(False)",
  .source = "aten/src/ATen/native/transformers/attention.cpp _scaled_dot_product_attention_math"},
+{KNOB("keep-softmax-inputs", "keep_softmax_inputs", keep_softmax_inputs), FLAG(0),
+ .summary = "softmax and log_softmax keep their inputs for a backward pass that does not need them",
+ .setting = "", .source = "torch before 1.11, derivatives.yaml _softmax, _log_softmax"},
 {KNOB("rope-tables", "rope_tables", rope_tables), WORD(rope_tables, OOM_ROPE_MADE),
  .summary = "whose layers keep cosines and sines of max_position_embeddings each, in the type that weights are "
 	    "loaded in: 512 MiB in Mistral 7B",
