@@ -14,7 +14,8 @@ Trials 7: 177-188): s2 within a source's readings of one kind of run, tau2 betwe
 drawn to that of all kinds by as much as its own readings leave open (variance tau2 between kinds, which is a guess), and a
 new reading from a new source is distributed as Student's t about it, with a degree of freedom less than there are cells and
 the variance s2 + tau2 + that of the mean (Higgins, Thompson and Spiegelhalter 2009, J. R. Stat. Soc. A 172: 137-159, section
-4).  A quantity that fewer than FEWEST sources have measured says nothing of tau2: the largest of the others is taken."""
+4).  A kind that FEWEST sources have measured has its own s2 + tau2 where that is more than all kinds'.  A quantity that fewer
+have measured says nothing of tau2: the largest of the others is taken."""
 import csv, functools, math, os, subprocess, sys, tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
@@ -113,6 +114,9 @@ def predictive(rows, kind, measure):
         others = [o for o in others if len({r[2] for r in o}) >= FEWEST]
         between = max([between] + [between_and_within(o)[0] for o in others])
         df = max([df] + [len(cells_of(o)) - 1 for o in others])
+    mine = [r for r in own if r[0] == kind]
+    if len({r[2] for r in mine}) >= FEWEST:
+        between, within = max((between, within), between_and_within(mine), key=sum)
     weight = {c: 1 / (between + within / len(v)) for c, v in cells.items()}
     mean = lambda some: sum(weight[c] * sum(cells[c]) / len(cells[c]) for c in some) / sum(weight[c] for c in some)
     of_all, known = mean(cells), [c for c in cells if c[0] == kind]
