@@ -291,7 +291,7 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "vllm sglang elsewhere server true", "trl/generation/vllm_generation.py", OOM_EXACT)
 
 #define OOM_QUANTISED_LOADS(X) \
-	X(OOM_QLOAD_AUTO, "auto", "meta: who starts FSDP1 without being told to is transformers before 5", "", \
+	X(OOM_QLOAD_AUTO, "auto", "card with FSDP2, which the newest libraries start, meta with FSDP1, which older ones did", "", \
 	  "-", OOM_EXACT) \
 	X(OOM_QLOAD_META, "meta", "in the memory of a node's first rank, the others have none of it", "", \
 	  "huggingface/transformers#33154 (4.45)", OOM_EXACT) \

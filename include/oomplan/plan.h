@@ -79,7 +79,7 @@ struct oom_plan {
 	int64_t force_t5_tie;       /* 1 = the heads of T5 and its likes are tied, whatever their configs say */
 	int64_t quantise_derived;   /* 1 = layers of classes derived from nn.Linear are quantised, too */
 	int64_t kbit_recast;        /* 1 = embeddings and head of a prepared 4-bit base are cast back to bf16 (TRL) */
-	int64_t quantised_load;     /* enum oom_quantised_load: where a quantised model is before FSDP1 divides it */
+	int64_t quantised_load;     /* enum oom_quantised_load: where a quantised model is before FSDP divides it */
 	int64_t keep_base_inputs;   /* 1 = frozen 4-bit layers keep their inputs for the backward pass */
 	int64_t zero_grad;          /* enum oom_zero_grad */
 	int64_t scan;               /* enum oom_scan; Mamba and Falcon Mamba */

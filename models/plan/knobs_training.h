@@ -113,7 +113,7 @@
  .summary = "layers of classes derived from nn.Linear (Falcon's) are quantised as all others are",
  .setting = "", .source = "transformers before 5, integrations/bitsandbytes.py _replace_with_bnb_linear"},
 {KNOB("quantised-load", "quantised_load", quantised_load), WORD(quantised_loads, OOM_QLOAD_AUTO),
- .summary = "where a quantised model is before FSDP1 divides it",
+ .summary = "where a quantised model is before FSDP divides it",
  .setting = "", .source = "transformers modeling_utils.py"},
 {KNOB("keep-base-inputs", "keep_base_inputs", keep_base_inputs), FLAG(0),
  .summary = "frozen 4-bit layers keep their inputs for a backward pass that does not need them",

@@ -17,7 +17,7 @@ struct playing {
 	int32_t waiting;                        /* gathered parameters that the allocator does not have back yet */
 	/* of a later rank: the buckets that it has been sent while FSDP1 wraps; NULL: they are free at once */
 	int32_t *sent;
-	int32_t *loaded;                        /* of a model that is whole before FSDP1 divides it: the block of each parameter */
+	int32_t *loaded;                        /* of a model that is whole before it is divided: the block of each parameter */
 	size_t n_sent;
 };
 

@@ -181,9 +181,8 @@ static uint64_t joined(const struct program *g, const struct oom_arch *a, const 
 		       root = g->total > layers ? g->total - layers : g->total,
 		       width = s->master || !s->in.half ? 4 : 2;
 
-	return s->hold[OOM_HOLD_WEIGHTS].pieces != OOM_PER_UNIT ?
-		       0 :
-		       4 * width * (root > g->layer ? root : g->layer) + (s->whole_first ? s->in.params : 0);
+	return (s->hold[OOM_HOLD_WEIGHTS].pieces == OOM_PER_UNIT ? 4 * width * (root > g->layer ? root : g->layer) : 0) +
+	       (s->whole_first ? s->in.params : 0);
 }
 
 /* The plan's schedule on one rank of an undivided model: the plain step, then every pass. */

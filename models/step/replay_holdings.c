@@ -185,6 +185,29 @@ static void upcast(struct playing *g, struct oom_wrapped part)
 	oom_free(playing_allocator(g), part.block);
 }
 
+/* FSDP2 and ZeRO-3 make the rank's part of a parameter and drop it, one after the other (_fsdp_param.py
+ * _init_sharded_param; DeepSpeed partition_parameters.py, Init over a module that is there). */
+static void divide(struct playing *g, const struct oom_holding *h, bool stays)
+{
+	const struct oom_tape *t = g->v->tape;
+	uint64_t block[OOM_QUANTISED_BLOCKS];
+
+	load_whole(g);
+	for (size_t i = 0; i < t->n_params; i++) {
+		const struct oom_param *p = &t->params[i];
+
+		if (!in_units(p)) {
+			if (stays)
+				weight(g, p, h->bytes, g->s->in.params);
+			continue;
+		}
+		blocks_of(g, p, block);
+		if (stays)
+			oom_allocate(playing_allocator(g), scaled(block[0], h->bytes, g->s->in.params));
+		oom_free(playing_allocator(g), g->loaded[i]);
+	}
+}
+
 /* Layers in their order, then the root.  Adapters are units of their own (PEFT's fsdp_auto_wrap_policy). */
 static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
 {
@@ -257,6 +280,10 @@ static void take(struct playing *g, size_t i)
 	g->held[i] = -1;
 	switch ((enum oom_pieces)h->pieces) {
 	case OOM_PER_PARAM:
+		if (g->loaded && i == OOM_HOLD_WEIGHTS) {
+			divide(g, h, true);
+			break;
+		}
 		/* of a part of the chain each is whole */
 		for (size_t k = 0; k < t->n_params; k++)
 			if (oom_playing_param(g, k, &outside))
@@ -283,6 +310,8 @@ void oom_playing_come(struct playing *g, enum oom_moment_of_step moment)
 			take(g, i);
 		else if (h->pieces == OOM_PER_UNIT)
 			wrap(g, h, false);
+		else if (g->loaded && i == OOM_HOLD_WEIGHTS && moment == OOM_AT_LOAD)
+			divide(g, h, false);
 	}
 }
 

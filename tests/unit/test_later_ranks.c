@@ -187,6 +187,50 @@ static void all_of_it_on_every_card(void **state)
 	assert_false(fits);
 }
 
+/* So FSDP2 begins, which transformers 5 starts (accelerate's fsdp2_prepare_model leaves such a model where it is), and ZeRO-3
+ * under any version: nothing of a quantised model is made in parts.  torchtune loads parts. */
+static void all_of_it_before_parts(void **state)
+{
+	static const enum oom_engine_id engines[] = {OOM_ENGINE_FSDP2, OOM_ENGINE_DEEPSPEED, OOM_ENGINE_TORCHTUNE};
+	const uint64_t whole = 6979321856 / 2 + (uint64_t)2 * 2 * 32000 * 4096;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		struct oom_plan p = four_bit(8, 1);
+		struct oom_eval e, halves;
+		bool fits = true;
+
+		p.seq_len = 256;
+		p.engine = engines[i];
+		p.transformers = 0;
+		if (engines[i] == OOM_ENGINE_TORCHTUNE) {
+			p.precision = OOM_BF16;
+			p.liger_kernels = OOM_LIGER_NONE;
+		}
+		p.margin = 0;
+		e = replayed(MISTRAL(32), &p, 0, NULL);
+		assert_true(e.overall_peak < whole);
+		replayed(MISTRAL(32), &p, e.used_bytes - e.reserved_bytes + whole, &fits);
+		if (engines[i] == OOM_ENGINE_TORCHTUNE) {
+			assert_true(e.reserved_bytes < whole);
+			continue;
+		}
+		assert_true(e.reserved_bytes > whole && e.wrap_bytes > whole);
+		assert_false(fits);
+		/* what is offloaded was on the card before, too */
+		p.offload_params = p.offload_optimizer = OOM_OFFLOAD_CPU;
+		assert_true(replayed(MISTRAL(32), &p, 0, NULL).reserved_bytes > whole);
+		p.offload_params = p.offload_optimizer = OOM_OFFLOAD_NONE;
+		/* scales stay whole beside the codes that are divided: about 1/63 of a byte an element */
+		p.gpus = 16;
+		halves = replayed(MISTRAL(32), &p, 0, NULL);
+		assert_true(halves.param_bytes == e.param_bytes && halves.end[OOM_PHASE_LOAD] > 6979321856 / 64);
+		p.transformers = OOM_VERSION(4, 50);
+		e = replayed(MISTRAL(32), &p, 0, NULL);
+		assert_int_equal(e.reserved_bytes < whole, engines[i] == OOM_ENGINE_FSDP2);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,6 +238,7 @@ int main(void)
 		cmocka_unit_test(who_does_not_get_ahead),
 		cmocka_unit_test(what_is_cached_is_given_back),
 		cmocka_unit_test(all_of_it_on_every_card),
+		cmocka_unit_test(all_of_it_before_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

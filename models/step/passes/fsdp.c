@@ -349,6 +349,17 @@ static unsigned shape(const struct oom_plan *p)
 	       12u * reduces_wide(p);
 }
 
+/* Who names no version starts FSDP2 with transformers 5, which has a quantised model whole on every rank's card, and
+ * FSDP1 with one before it (of_old_libraries).  accelerate moves no such model to the meta device (fsdp_utils.py
+ * fsdp2_prepare_model: "will still cause the VRAM spike"); torchtune loads parts. */
+static bool whole_before(const struct oom_plan *p)
+{
+	const struct oom_engine *e = oom_engine_of(p);
+
+	return p->quantised_load == OOM_QLOAD_CARD ||
+	       (e->gathers_apart && !e->own_adapters && p->quantised_load == OOM_QLOAD_AUTO);
+}
+
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
 	const bool casts = oom_engine_casts(p);
@@ -372,7 +383,7 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	/* parts that go to the host wait for the card, unit by unit */
 	s->later_ahead = !oom_engine_of(p)->gathers_apart && s->in.scales && p->quantised_load <= OOM_QLOAD_META &&
 			 p->offload_params == OOM_OFFLOAD_NONE && p->gpus > p->nodes;
-	s->whole_first = !oom_engine_of(p)->gathers_apart && s->in.scales && p->quantised_load == OOM_QLOAD_CARD;
+	s->whole_first = s->in.scales && whole_before(p);
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(state->rounded, s->ranks);
 	for (int i = 0; i < 2; i++)
 		s->temps[i] = oom_part_of(state->temps[i], s->ranks);

@@ -137,8 +137,12 @@ static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bu
 		       bytes = each ? each : 1, live = bytes * live_params(s, p);
 	const bool wide = fp32_over_half(p);
 
-	/* small parameters stay whole beside their shard (partition_parameters.py ds_persist) */
-	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(s->in.params, s->ranks) + bytes * s->in.small;
+	/* small parameters stay whole beside their shard (partition_parameters.py ds_persist), and scales beside the codes
+	 * of quantised ones, which are no parameters (bitsandbytes nn/modules.py Params4bit.quant_state) */
+	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(s->in.params - s->in.scales, s->ranks) + s->in.scales + bytes * s->in.small;
+	/* such a model is not made in parts but whole on every rank's card first (transformers modeling_utils.py:
+	 * is_deepspeed_zero3_enabled() and not _is_quantized; quantizer_bnb_4bit.py update_device_map) */
+	s->whole_first = s->in.scales > 0;
 	oom_add_holding(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_START, OOM_AT_NEVER);
 	if (wide && w < 4)      /* the reduced parts of a bucket, cast (__avg_scatter_grads) */
 		oom_add_holding(s, "reduced gradients in fp32", OOM_BUCKET_COMM,
