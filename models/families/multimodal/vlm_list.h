@@ -76,7 +76,7 @@ COMPOSITION("smolvlm", TEXT_VISION, oom_emit_idefics3, OOM_VLM_RUNS | OOM_VLM_EX
 COMPOSITION("udop", FILE, oom_emit_udop, 0)
 COMPOSITION("vibevoice_asr", TEXT_ACOUSTIC_TOKENIZER_ENCODER_SEMANTIC_TOKENIZER_ENCODER,
 	    oom_emit_vibevoice, OOM_VLM_AUDIO)
-COMPOSITION("video_llama_3", TEXT_VISION, oom_emit_video_llama, OOM_VLM_RUNS | OOM_VLM_EXACT)
+COMPOSITION("video_llama_3", TEXT_VISION, oom_emit_video_llama, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_EITHER_TIES)
 COMPOSITION("video_llava", TEXT_VISION, oom_emit_video_llava, OOM_VLM_RUNS)
 COMPOSITION("vipllava", TEXT_VISION, oom_emit_vipllava, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_LIST)
 COMPOSITION("voxtral", TEXT_AUDIO, oom_emit_voxtral, OOM_VLM_AUDIO)
