@@ -127,6 +127,23 @@ static void pooled_with(struct oom_tape *t, const char *name, uint64_t rows, uin
 	oom_discard(t, oom_amp_cast(t, oom_param(t, name, rows, cols, OOM_P_UNUSED)));
 }
 
+/* A linear layer of it, with the adapter that PEFT puts there: no gradient reaches either. */
+static void pooled_linear(struct oom_tape *t, const char *name, uint64_t in, uint64_t out, unsigned flags)
+{
+	struct oom_linear l = {.name = name, .in = in, .out = {out, NULL}, .flags = flags | OOM_BIAS};
+	const bool quantised = oom_quantised_open(t, out, in, flags);
+	const char *scope = t->scope;
+	struct oom_val w;
+
+	t->scope = name;
+	w = oom_param(t, "weight", out, in, OOM_P_LINEAR | OOM_P_UNUSED | (quantised ? OOM_P_QUANTISED : 0));
+	if (!quantised)
+		oom_discard(t, oom_amp_cast(t, w));
+	pooled_with(t, "bias", 0, out);
+	oom_adapter_open(t, &l, OOM_P_UNUSED);
+	t->scope = scope;
+}
+
 /* SigLIP's pooling head: it runs, but image features pass it by, and what it made is dropped. */
 static void pooling_head(struct oom_tape *t, const struct oom_tower *w)
 {
@@ -136,16 +153,13 @@ static void pooling_head(struct oom_tape *t, const struct oom_tower *w)
 	/* parts of it project probe and features: casts of a part are not cached */
 	oom_param(t, "in_proj_weight", 3 * w->d, w->d, OOM_P_UNUSED);
 	oom_param(t, "in_proj_bias", 0, 3 * w->d, OOM_P_UNUSED);
-	pooled_with(t, "out_proj.weight", w->d, w->d);
-	pooled_with(t, "out_proj.bias", 0, w->d);
+	pooled_linear(t, "out_proj", w->d, w->d, OOM_DERIVED);
 	t->scope = "layernorm";
 	oom_param(t, "weight", 0, w->d, OOM_P_UNUSED | OOM_P_NORM);
 	oom_param(t, "bias", 0, w->d, OOM_P_UNUSED | OOM_P_NORM);
 	t->scope = "mlp";
-	pooled_with(t, "fc1.weight", w->ff, w->d);
-	pooled_with(t, "fc1.bias", 0, w->ff);
-	pooled_with(t, "fc2.weight", w->d, w->ff);
-	pooled_with(t, "fc2.bias", 0, w->d);
+	pooled_linear(t, "fc1", w->d, w->ff, 0);
+	pooled_linear(t, "fc2", w->ff, w->d, 0);
 }
 
 /* Layers behind the last one whose output is used: run (autocast copies their weights), but no
