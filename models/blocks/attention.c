@@ -87,6 +87,8 @@ static struct oom_val eager(struct oom_tape *t, const struct oom_attn *a, struct
 		*a->weights = oom_share(t, p);
 	else if (a->caller)
 		oom_name(a->caller, oom_share(t, p));
+	if (a->returned)
+		oom_block_returns(t, p);
 	if (a->scores_local)
 		p = oom_name(&f, p);
 	v = oom_op_bmm(t, "attention", p, v, a->mq,

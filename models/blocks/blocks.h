@@ -101,6 +101,7 @@ struct oom_attn {
 	/* eager: a reference to the attention weights, for a caller that keeps them */
 	struct oom_val *weights;
 	struct oom_val *scores;         /* of scores_local: the same of the scores */
+	bool returned;                  /* eager: the block returns the weights beside what it made (oom_block_returns) */
 	/* eager whatever the plan asks for: the architecture has no other */
 	bool written_out;
 	struct oom_val kv_from;         /* cross-attention: keys and values from here (kept) */

@@ -62,6 +62,14 @@ static void push_output(struct oom_tape *t, const struct oom_val *y, struct grad
 	oom_push_grad(t, &e, g);
 }
 
+/* The gradient that autograd makes for what a reentrant checkpoint returns and nobody uses. */
+static struct grad zeros_of(struct oom_tape *t, const struct oom_val *x)
+{
+	if (oom_is_none(*x))
+		return (struct grad){.sto = -1};
+	return oom_grad_fresh(t, "zeros", x->mono, x->width, x->dt, false);
+}
+
 /* Where the walk was when it came to a block. */
 struct place {
 	size_t cursor, nodes, ckpts;
@@ -93,17 +101,23 @@ void oom_block_reenter(struct oom_tape *t, int32_t index)
 	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
 	const struct place here = place_of(t);
 	const int32_t mark = (int32_t)here.nodes;
+	const struct grad g = incoming(t, index), zeros = zeros_of(t, &c.also);
 	struct oom_val y = run_again(t, &c, false);
-	const struct grad g = incoming(t, index);
 
 	if (g.sto >= 0)
 		oom_ref(t, g.sto);
 	t->recompute = false;                   /* saved tensors are the graph's, as in any backward */
+	if (zeros.given) {
+		oom_ref(t, zeros.sto);
+		push_output(t, &t->also, zeros);
+	}
 	push_output(t, &y, g);
 	oom_run_nodes(t, (int32_t)t->n_nodes - 1, mark);
 	oom_drop(t, y);
 	if (g.sto >= 0)
 		oom_unref(t, g.sto);
+	if (zeros.given)
+		oom_unref(t, zeros.sto);
 	oom_release_saved(t, &t->nodes[index]);
 	back_to(t, &here);
 }

@@ -14,11 +14,17 @@ struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c)
 
 	t->selection.layer = c->layer;
 	t->selection.outside = t->scope;
+	t->also = oom_none();
 	y = c->fn(t, c->ctx, c->layer, oom_keep(c->x));
 	t->selection.layer = outer;
 	t->scope = t->selection.outside;        /* whatever module it left: the next layer has one of that name, too */
 	t->selection.outside = outside;
 	return y.kept ? oom_share(t, y) : y;
+}
+
+void oom_block_returns(struct oom_tape *t, struct oom_val x)
+{
+	t->also = x;
 }
 
 /* Of a stack the layers n, 2 n, ... are checkpointed (torchtitan distributed/activation_checkpoint.py,
@@ -65,6 +71,7 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 	t->packs = 0;
 	y = oom_layer_run(t, &c);
 	t->packing = false;
+	c.also = t->also;
 	c.packs = t->packs;
 	c.kept1 = (uint32_t)t->kept.n;
 	t->packs = packs;

@@ -229,6 +229,7 @@ struct oom_ckpt {
 	uint32_t unit0;         /* the first unit within it: of a checkpointed stage its layers */
 	uint32_t kept0, kept1;  /* outputs that the plan's policy keeps for the recomputation */
 	struct oom_val x;
+	struct oom_val also;    /* what the block returns beside its first, if that has a gradient: its size */
 };
 /* Which operations a policy of selective checkpointing may keep the outputs of. */
 enum oom_kept_of { OOM_KEPT_PRODUCT = 1, OOM_KEPT_ATTENTION = 2 };

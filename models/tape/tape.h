@@ -56,6 +56,7 @@ struct oom_tape {
 		size_t n, cap, at, end;
 		size_t products;        /* met in this layer so far */
 	} kept;
+	struct oom_val also;            /* what the block being run returns beside its first (oom_block_returns) */
 	int32_t held[OOM_MAX_HELD];     /* shared tensors alive for recomputation */
 	/* the first layer's checkpoint of the stack that shares them */
 	int32_t held_node[OOM_MAX_HELD];
@@ -323,6 +324,10 @@ struct oom_val oom_layer_alone(struct oom_tape *t, uint32_t i, oom_block_fn fn, 
 /* A copy of ctx (at most OOM_CTX_BYTES) that lives as long as the recording; NULL and a status when
  * there are too many. */
 void *oom_layer_ctx(struct oom_tape *t, const void *ctx, size_t size);
+/* x, which stays the caller's, is returned by the block being run beside its first: attention weights, as a rule.
+ * Nobody uses it, and a reentrant checkpoint gives it a gradient of zeros (torch/csrc/autograd/python_function.cpp,
+ * PyNode::apply: materialize_grads). */
+void oom_block_returns(struct oom_tape *t, struct oom_val x);
 /* Runs a layer on its input, which stays the caller's. */
 struct oom_val oom_layer_run(struct oom_tape *t, const struct oom_ckpt *c);
 /* Remembers a checkpointed layer; false: out of memory. */

@@ -27,6 +27,15 @@ static struct oom_val local_mask(struct oom_tape *t, uint16_t m_padded, struct o
 	return oom_leave(&f, oom_new(t, "additive mask", m_padded, three, OOM_F32));
 }
 
+/* Of relative positions: made in the first layer, whose checkpoint keeps none. */
+static struct oom_val buckets(struct oom_tape *t, const char *name, uint16_t mono, uint64_t n)
+{
+	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || !t->train)
+		return oom_new(t, name, mono, (struct oom_dim){n, NULL}, OOM_I64);
+	oom_scratch(t, name, mono, n, OOM_I64);
+	return oom_input(t, name, mono, n, OOM_I64);
+}
+
 /* compute_side_bias: of every token to every global one, split into blocks, in the scores' type. */
 static struct oom_val side_bias(struct oom_tape *t, const struct t5_stack *s, uint16_t m_padded, enum oom_dtype dt)
 {
@@ -36,7 +45,7 @@ static struct oom_val side_bias(struct oom_tape *t, const struct t5_stack *s, ui
 	struct oom_val mask, ids, b;
 
 	mask = oom_name(&f, oom_new(t, "side mask", m_side, D(1), OOM_F32));
-	ids = oom_name(&f, oom_new(t, "side buckets", m_side, D(1), OOM_I64));
+	ids = oom_name(&f, buckets(t, "side buckets", m_side, 1));
 	b = oom_op_embedding(t, "global_relative_attention_bias", ids, t5_of(s->a)->buckets, heads, 0);
 	b = oom_op_add_into(t, b, mask, m_side, heads);
 	if (oom_cond_more(t, m_padded, 1, s->m_tokens, 1))
@@ -56,8 +65,7 @@ struct oom_val t5_block_bias(struct oom_frame *f, struct t5_stack *s, enum oom_d
 	/* the encoder's own, given to all layers; the first one makes an additive mask of it */
 	if (!global)
 		s->mask = oom_name_shared(f, oom_new(t, "local mask", m_padded, three, OOM_U8));
-	b = oom_new(t, "relative buckets", OOM_MONO_ONE, (struct oom_dim){3 * block * block, NULL},
-		    OOM_I64);
+	b = buckets(t, "relative buckets", OOM_MONO_ONE, 3 * block * block);
 	b = oom_op_embedding(t, "relative_attention_bias", b, t5_of(s->a)->buckets,
 			     (struct oom_dim){h, "num_heads"}, 0);
 	mask = oom_new(t, "additive mask", m_padded, three, OOM_F32);

@@ -81,6 +81,7 @@ static struct oom_val bert_attention(struct oom_tape *t, const struct oom_decode
 	at.scores_local = kind->written_out && !kind->softmax_fp32;
 	/* "attention_output, _ = self.attention(...)" */
 	at.caller = !kind->written_out || kind->names_weights ? caller : NULL;
+	at.returned = kind->keeps_weights;
 	bert_project(t, a, x, p);
 	if (bert_in_blocks(t, a))
 		return bert_block_attention(t, l, p, (enum oom_dtype)x.dt, caller);

@@ -58,6 +58,7 @@ static struct oom_val bloom_block(struct oom_tape *t, const void *ctx, uint32_t 
 	h = oom_name(&f, oom_norm(t, a->norm, "input_layernorm", x, 0));
 	x = oom_name(&f, bloom_attention(t, l, h, post ? h : x, &probs));
 	oom_name(&f, probs);
+	oom_block_returns(t, probs);
 	h = oom_rename(&f, h, oom_norm(t, a->norm, "post_attention_layernorm", x, 0));
 	y = oom_op_linear(t, "dense_h_to_4h", h, D(a->d_ff), OOM_BIAS);
 	y = oom_name(&f, oom_op_unary(t, OOM_GELU_PYTHON, y));

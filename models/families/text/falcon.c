@@ -97,6 +97,7 @@ static struct oom_val eager(struct oom_frame *layer, const struct falcon_layer *
 	else
 		y = oom_op_dropout(t, y, a->attn_dropout);
 	y = oom_name(layer, y);
+	oom_block_returns(t, y);
 	y = oom_op_bmm(t, "attention", y, v, t->m_bs, h, oom_mono_now(t, t->m_s));
 	return oom_leave(&f, oom_op_merge_heads(t, y));
 }

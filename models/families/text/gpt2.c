@@ -130,6 +130,8 @@ static struct oom_val gpt2_block(struct oom_tape *t, const void *ctx, uint32_t i
 	y = kind->separate ? neo_attention(t, l, h, &weights) : gpt2_attention(&f, l, h);
 	y = oom_name(&f, y);                    /* attn_output, to the end */
 	oom_name(&f, weights);
+	if (!oom_is_none(weights))
+		oom_block_returns(t, weights);
 	/* hidden_states = attn_output + residual: the normed input's name is the sum's */
 	x = oom_rename(&f, h, oom_op_add(t, y, x));
 	h = oom_name(&f, oom_norm(t, a->norm, "ln_2", x, 0));

@@ -161,6 +161,7 @@ static struct oom_val gptj_attention(struct oom_frame *layer, const struct oom_d
 	p[0] = joined(&f, a, p[0], rest[0]);
 	if (written_out(t, a)) {
 		y = weights_of(t, l, p[0], p[1], (enum oom_dtype)p[2].dt);
+		oom_block_returns(t, y);
 		y = oom_op_bmm(t, "attention", oom_name(layer, y), p[2], t->m_bs, h,
 			       oom_mono_now(t, t->m_s));
 		y = oom_op_merge_heads(t, y);

@@ -57,6 +57,7 @@ static struct oom_val mpt_block(struct oom_tape *t, const void *ctx, uint32_t i,
 	h = oom_name(&f, oom_norm(t, a->norm, "norm_1", x, 0));
 	y = oom_name(&f, mpt_attention(t, l, h, &weights));
 	oom_name(&f, weights);
+	oom_block_returns(t, weights);
 	x = oom_name(&f, oom_op_add(t, oom_op_dropout(t, y, a->attn_dropout), x));
 	h = oom_rename(&f, h, oom_norm(t, a->norm, "norm_2", x, 0));
 	y = oom_op_linear(t, "up_proj", h, D(a->d_ff), 0);

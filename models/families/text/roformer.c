@@ -60,6 +60,7 @@ static struct oom_val roformer_attention(struct oom_tape *t, const struct roform
 	at.causal = roformer_of(a)->causal;
 	at.softmax_as_is = at.no_cast_back = at.written_out = at.scores_local = true;
 	at.caller = caller;
+	at.returned = true;
 	for (int i = 0; i < 3; i++) {
 		p[i] = oom_op_linear(t, names[i], x, D(a->d_model), OOM_BIAS);
 		given[i] = p[i] = oom_name(&f, oom_op_heads(t, p[i]));
