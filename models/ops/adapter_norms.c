@@ -44,7 +44,7 @@ static bool is_copied(struct oom_tape *t, struct oom_val own)
 {
 	if (!t->scope || own.node > -2)
 		return false;
-	return oom_saves(t->plan, t->scope) ||
+	return oom_saves(t->plan, t->scope) || oom_saves_around(t, &t->params[-2 - own.node]) ||
 	       (oom_adapter_of(t->plan)->norms && (!oom_lora_takes_all(t) || is_usual(t, t->scope)) &&
 		oom_lora_takes(t, &t->params[-2 - own.node], t->scope, oom_lora_takes_all(t)));
 }

@@ -8,12 +8,14 @@
  * make is repeated for all (peft_model.py get_prompt; huggingface/peft#2043). */
 static struct oom_val tokens(struct oom_tape *t, uint64_t n, uint64_t d)
 {
+	/* of an encoder and a decoder, of which the latter's are used by nobody (num_transformer_submodules of utils/peft_types.py) */
+	const uint64_t rows = t->task == OOM_TASK_SEQ2SEQ ? 2 * n : n;
 	const uint64_t h = t->plan->encoder_hidden ? (uint64_t)t->plan->encoder_hidden : d;
 	const struct oom_dim wide[] = {{h, "encoder_hidden_size"}, {h, "encoder_hidden_size"}, {d, "d_model"}};
-	struct oom_val ids = oom_scratch_hold(t, "prompt_tokens", OOM_MONO_ONE, n, OOM_I64), x;
+	struct oom_val ids = oom_scratch_hold(t, "prompt_tokens", OOM_MONO_ONE, rows, OOM_I64), x;
 	uint64_t in = d;
 
-	x = oom_embedding_lookup(t, oom_param(t, "prompt_embeddings", n, d, OOM_P_LORA), ids,
+	x = oom_embedding_lookup(t, oom_param(t, "prompt_embeddings", rows, d, OOM_P_LORA), ids,
 				 (struct oom_dim){d, "d_model"});
 	for (int i = 0; oom_plan_adapter(t->plan) == OOM_ADAPTER_P_TUNING && i < 3; i++) {
 		struct oom_val w = oom_param(t, "mlp_head.weight", wide[i].n, in, OOM_P_LORA | OOM_P_LINEAR),
@@ -24,7 +26,7 @@ static struct oom_val tokens(struct oom_tape *t, uint64_t n, uint64_t d)
 			x = oom_op_unary(t, OOM_RELU, x);
 		in = wide[i].n;
 	}
-	return oom_op_expand_copy(t, x, t->m_b, (struct oom_dim){n * d, "num_virtual_tokens * d_model"});
+	return oom_op_expand_copy(t, x, t->m_b, (struct oom_dim){rows * d, "num_virtual_tokens * d_model"});
 }
 
 /* W.index_copy(0, indices, delta.to(W)): a whole table in every call, and again for a head that is tied
@@ -74,7 +76,7 @@ static void longer_inputs(struct oom_tape *t, uint64_t n)
 		*name++ = oom_scratch_hold(t, "prefix mask", t->m_b, n, OOM_F32);
 		*name++ = oom_new(t, "prefixed mask", t->m_bs, D(1), OOM_F32);
 	}
-	if (!t->no_labels) {
+	if (!t->no_labels && t->task == OOM_TASK_CAUSAL_LM) {
 		*name++ = oom_scratch_hold(t, "prefix labels", t->m_b, n, OOM_I64);
 		*name++ = oom_new(t, "prefixed labels", t->m_bs, D(1), OOM_I64);
 	}
@@ -94,6 +96,8 @@ struct oom_val oom_prompted(struct oom_tape *t, struct oom_val x)
 	longer_inputs(t, n);
 	p = oom_op_cast(t, tokens(t, n, x.width), (enum oom_dtype)x.dt);
 	t->prompts[0] = oom_share(t, p);
+	if (p.width > n * x.width)
+		p = oom_op_slice(t, p, p.mono, (struct oom_dim){n * x.width, "num_virtual_tokens * d_model"});
 	x = oom_op_cat_into(t, p, x, t->m_bs, d);
 	t->prompts[1] = oom_share(t, x);
 	t->scope = scope;

@@ -96,7 +96,8 @@ bool oom_lora_takes(const struct oom_tape *t, struct oom_param *p, const char *w
 	/* what runs again has been decided on */
 	if (p && p->adapted)
 		return p->adapted == 2;
-	if (oom_selection_frozen_part(t) || !oom_adapter_here(t))
+	/* a module that is saved whole has no adapter (tuners_utils.py check_target_module_exists) */
+	if (oom_selection_frozen_part(t) || !oom_adapter_here(t) || (p && p->flags & OOM_P_SAVED))
 		yes = false;
 	else if (wants_path(t->plan))
 		yes = by_path(t, p, word, all);

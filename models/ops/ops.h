@@ -194,6 +194,8 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 				   struct oom_val w, struct oom_val bias, struct oom_dim out);
 /* Whether modules-to-save names a module of this word. */
 bool oom_saves(const struct oom_plan *p, const char *word);
+/* True if a module that p's lies in, such as a head of two layers, is one. */
+bool oom_saves_around(const struct oom_tape *t, const struct oom_param *p);
 /* The weight that is used: if modules-to-save names the module, the copy that PEFT trains beside the frozen one
  * (peft/utils/other.py, ModulesToSaveWrapper); otherwise w. */
 struct oom_val oom_saved_copy(struct oom_tape *t, const char *word, struct oom_val w);

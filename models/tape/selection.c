@@ -111,6 +111,15 @@ bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char pa
 	return path_of_told(t, p, &at, path) || oom_module_path(s->paths, &at, path);
 }
 
+bool oom_word_path(const struct oom_tape *t, const char *word, char path[OOM_PATH_SIZE])
+{
+	const struct oom_selection *s = &t->selection;
+	const struct oom_module_at at = {.word = word, .part = (enum oom_model_part)s->part, .stack = s->stack,
+					 .layer = s->layer, .plain = true, .within = s->within};
+
+	return oom_module_path(s->paths, &at, path);
+}
+
 static bool part_frozen(const struct oom_plan *p, enum oom_model_part part)
 {
 	return part == OOM_PART_TOWER	  ? p->freeze_tower :

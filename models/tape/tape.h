@@ -286,6 +286,8 @@ void oom_selection_reset(struct oom_tape *t);
 void oom_selection_pass(struct oom_tape *t);
 void oom_select(struct oom_tape *t, struct oom_param *p);
 bool oom_param_path(const struct oom_tape *t, const struct oom_param *p, char path[OOM_PATH_SIZE]);
+/* The path of the module of this name where the recording is. */
+bool oom_word_path(const struct oom_tape *t, const char *word, char path[OOM_PATH_SIZE]);
 bool oom_selection_frozen_part(const struct oom_tape *t);
 /* Says that the matrix p is a stack of matrices of `mid` rows (experts): what factored
  * optimizers need. */
