@@ -14,6 +14,7 @@
  * generate calls the encoder itself, and accelerate's autocast is around the whole model's forward: the encoder runs in the
  * weights' type, and only the decoder has 16-bit copies of its weights.  Measured without beams over BART, Pegasus, T5 and
  * Llama; beams are estimated from their source. */
+#include "step/objectives.h"
 #include "families/model.h"
 #include "step/phases.h"
 #include "step/rollouts.h"
@@ -78,7 +79,7 @@ static enum oom_status over_token(struct oom_evaluator *ev, const struct oom_mod
 				  const struct asked *x, uint64_t *bytes, struct oom_error *err)
 {
 	const struct oom_arch *a = &model->arch;
-	const uint64_t scores = x->all * a->vocab * 4 * (x->beams ? 4 : 2),
+	const uint64_t scores = x->all * oom_vocab_of(p, a) * 4 * (x->beams ? 4 : 2),
 		       copies = a->enc_layers * a->d_model * (4 * a->n_heads * a->head_dim + (a->gated ? 3 : 2) * a->d_ff) * 2;
 	enum oom_status st;
 

@@ -13,7 +13,7 @@ uint64_t oom_eval_logits(const struct oom_arch *a, const struct oom_plan *p, uin
 
 	if (task == OOM_TASK_SEQ_CLS || task == OOM_TASK_IMAGE_CLS)
 		return b * oom_labels_of(p, a) * bytes;
-	return b * (task == OOM_TASK_SEQ2SEQ ? tgt : s) * a->vocab * bytes;
+	return b * (task == OOM_TASK_SEQ2SEQ ? tgt : s) * oom_vocab_of(p, a) * bytes;
 }
 
 void oom_pile_up(const struct oom_schedule *s, struct oom_eval *out, uint64_t n, uint64_t one,

@@ -142,6 +142,11 @@ uint64_t oom_labels_of(const struct oom_plan *p, const struct oom_arch *a)
 	return p->objective == OOM_METHOD_REWARD ? 1 : a->config_labels;
 }
 
+uint64_t oom_vocab_of(const struct oom_plan *p, const struct oom_arch *a)
+{
+	return p->resize_vocab ? (uint64_t)p->resize_vocab : a->vocab;
+}
+
 enum oom_reference oom_reference_of(const struct oom_plan *p)
 {
 	if (p->reference != OOM_REF_AUTO)

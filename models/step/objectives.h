@@ -42,6 +42,8 @@ bool oom_two_groups(const struct oom_plan *p);
 enum oom_task oom_task_of(const struct oom_plan *p, const struct oom_arch *a);
 /* Classes of a classification head. */
 uint64_t oom_labels_of(const struct oom_plan *p, const struct oom_arch *a);
+/* Rows of the embeddings: the config's, or as many as resize_token_embeddings is asked for. */
+uint64_t oom_vocab_of(const struct oom_plan *p, const struct oom_arch *a);
 /* The reference the plan comes to: OOM_REF_MODEL, _ADAPTER or _NONE. */
 enum oom_reference oom_reference_of(const struct oom_plan *p);
 /* One forward pass with everything that is called in it; the loss. */

@@ -174,9 +174,9 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	const struct oom_arch *a = &m->arch;
 	struct oom_arch resized;
 
-	if (p->resize_vocab && (uint64_t)p->resize_vocab != a->vocab) {
+	if (oom_vocab_of(p, a) != a->vocab) {
 		resized = *a;
-		resized.vocab = (uint64_t)p->resize_vocab;
+		resized.vocab = oom_vocab_of(p, a);
 		a = &resized;
 	}
 	t->task = oom_task_of(p, a);           /* which says what modules are called */

@@ -52,7 +52,7 @@ static struct answers answers_of(const struct oom_arch *a, const struct oom_plan
 		       rows = (uint64_t)p->micro_batch * (oom_objective_of(p)->by_batch ? oom_objective_of(p)->rows : (uint64_t)p->grad_accum);
 	/* keys are rotated in the type of the embedded tokens, and values follow them (DynamicLayer.lazy_initialization) */
 	const bool wide = oom_plan_stores(p) == OOM_FP32 && (a->rotary_share > 0 || oom_generates_in(p) == OOM_FP32);
-	struct answers x = {.rows = rows, .part = rows, .tokens = n < seq ? n : seq - 1, .logits = 4 * a->vocab};
+	struct answers x = {.rows = rows, .part = rows, .tokens = n < seq ? n : seq - 1, .logits = 4 * oom_vocab_of(p, a)};
 
 	x.prompt = seq - x.tokens;
 	x.token = 2 * layers * a->n_kv_heads * a->head_dim * (wide ? 4 : 2);

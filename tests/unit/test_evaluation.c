@@ -162,11 +162,38 @@ static void test_solved(void **state)
 	close_question(&f);
 }
 
+/* A pile is of the resized vocabulary too: n batches' logits in fp32 differ by n b s rows x 4 bytes where torch.cat copies
+ * them all (twice that), beside what one evaluation without a pile differs by.  By hand, b = 8, s = 512, n = 8:
+ * the peak is that of the copy, end + states + 2 x 8 x logits. */
+static void test_pile_of_resized_vocabulary(void **state)
+{
+	const uint64_t rows[] = {128256, 256000};
+	uint64_t peak[2], end[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct oom_error err = {{0}};
+		struct oom_eval e;
+		struct fixture f;
+
+		open_question(&f, "Llama-3.2-1B", 80);
+		assert_int_equal(oom_plan_set(&f.q.plan, oom_knob_find("optimizer"), "none", &err), OOM_OK);
+		f.q.plan.eval_batch = 8;
+		f.q.plan.eval_accumulation = 8;
+		f.q.plan.resize_vocab = (int64_t)rows[i];
+		assert_int_equal(oom_evaluate(f.ev, f.model, &f.q.plan, OOM_EVAL_FAST, &e, &err), OOM_OK);
+		peak[i] = e.peak[OOM_PHASE_EVAL];
+		end[i] = e.end[OOM_PHASE_EVAL];
+		close_question(&f);
+	}
+	assert_true(peak[1] - end[1] - (peak[0] - end[0]) == 2 * 8 * 8ull * 512 * (rows[1] - rows[0]) * 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_batch), cmocka_unit_test(test_pile_is_one_figure),
 					   cmocka_unit_test(test_pile_is_cured_by_its_batch),
-					   cmocka_unit_test(test_solved)};
+					   cmocka_unit_test(test_solved), cmocka_unit_test(test_pile_of_resized_vocabulary)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
