@@ -169,7 +169,8 @@ static void rename_by_text(struct oom_crash *c, const char *begin, const char *e
 		{OOM_RUNTIME_NOBODYS, "loss.backward()", "torch"}, {OOM_RUNTIME_NOBODYS, "import jax", "jax"}, {OOM_RUNTIME_NOBODYS, "jaxlib", "jax"},
 		{OOM_RUNTIME_NOBODYS, "deepspeed", "torch"}, {OOM_RUNTIME_NOBODYS, "sglang", "torch"}, {OOM_RUNTIME_NOBODYS, "vllm", "torch"},
 		{OOM_RUNTIME_NOBODYS, "diffusers", "torch"}, {OOM_RUNTIME_NOBODYS, "llmcompressor", "torch"}, {OOM_RUNTIME_NOBODYS, "AutoModel", "torch"},
-		{OOM_RUNTIME_NOBODYS, "verl", "torch"}, {OOM_RUNTIME_NOBODYS, "PyTorch", "torch"}, {OOM_RUNTIME_NOBODYS, "LLM", "torch"}, {OOM_RUNTIME_NOBODYS, "Qwen", "torch"}, {OOM_RUNTIME_NOBODYS, "openrlhf", "torch"}, {OOM_RUNTIME_NOBODYS, "peft", "torch"}, {OOM_RUNTIME_NOBODYS, "lora", "torch"}, {OOM_RUNTIME_NOBODYS, "LoRA", "torch"},
+		{OOM_RUNTIME_NOBODYS, "verl", "torch"}, {OOM_RUNTIME_NOBODYS, "DeepSpeed", "torch"}, {OOM_RUNTIME_NOBODYS, "bitsandbytes", "torch"},
+		{OOM_RUNTIME_NOBODYS, "RayActor", "torch"}, {OOM_RUNTIME_NOBODYS, "PyTorch", "torch"}, {OOM_RUNTIME_NOBODYS, "LLM", "torch"}, {OOM_RUNTIME_NOBODYS, "Qwen", "torch"}, {OOM_RUNTIME_NOBODYS, "openrlhf", "torch"}, {OOM_RUNTIME_NOBODYS, "peft", "torch"}, {OOM_RUNTIME_NOBODYS, "lora", "torch"}, {OOM_RUNTIME_NOBODYS, "LoRA", "torch"},
 		{OOM_RUNTIME_NOBODYS, "accelerate launch", "torch"}, {OOM_RUNTIME_NOBODYS, "transformers", "torch"},
 		/* whoever has batches or epochs learns, on a runtime that is named or on the one that most use */
 		{OOM_RUNTIME_NOBODYS, "tensorflow", "tensorflow"}, {OOM_RUNTIME_NOBODYS, "mxnet", "mxnet"}, {OOM_RUNTIME_NOBODYS, "caffe", "caffe"},

@@ -32,6 +32,7 @@ static const struct {
 	/* things, not what is done with them */
 	{"dataset", OOM_CRASH_UNKNOWN},
 	{"dataloader", OOM_CRASH_UNKNOWN},
+	{"collat", OOM_CRASH_UNKNOWN},
 	{"attention", OOM_CRASH_UNKNOWN},
 	{"logits", OOM_CRASH_UNKNOWN},
 	{"loss", OOM_CRASH_UNKNOWN},

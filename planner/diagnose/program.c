@@ -40,7 +40,7 @@ static const struct oom_program programs[] = {
 	{"koboldcpp", "KoboldCpp", OOM_ACTIVITY_INFERS, "koboldcpp", {"koboldcpp", "KoboldCpp", "Embedded Kobold Lite"}, NULL, {"llama.cpp"}},
 	{"verl", "verl", OOM_ACTIVITY_TRAINS, "verl",
 	 {"@verl", "WorkerDict", "actor_rollout", "actor/entropy_loss", "actor/ppo_kl", "EasyR1"}, NULL, {NULL}},
-	{"openrlhf", "OpenRLHF", OOM_ACTIVITY_TRAINS, "openrlhf", {"@openrlhf", "OpenRLHF", "openrlhf.cli"}, NULL, {"deepspeed", "vllm"}},
+	{"openrlhf", "OpenRLHF", OOM_ACTIVITY_TRAINS, "openrlhf", {"@openrlhf", "OpenRLHF", "openrlhf.cli", "ActorModelRayActor"}, NULL, {"deepspeed", "vllm"}},
 	{"slime", "slime", OOM_ACTIVITY_TRAINS, "slime", {"@slime", "MegatronTrainRayActor"}, NULL, {"megatron", "sglang"}},
 	{"trl", "TRL", OOM_ACTIVITY_TRAINS, "trl",
 	 {"@trl", "grpo_trainer", "dpo_trainer", "sft_trainer", "UnslothGRPOTrainer", "DPOTrainer", "GRPOTrainer", "GRPOtrainer", "SFTTrainer"}, NULL, {"trainer",

@@ -22,6 +22,8 @@ static const struct {
 	{"OOM", true, &of_device}, {"oom", true, &of_device}, {"Oom", true, &of_device}, {"OOMs", true, &of_device}, {"OOMed", true, &of_device}, {"OOM'd", false, &of_device},
 	{"out of VRAM", false, &of_device}, {"out of vram", false, &of_device}, {"out of Vram", false, &of_device}, {"runs out of memory", false, &of_device},
 	{"running out of memory", false, &of_device}, {"run out of memory", false, &of_device},
+	/* who watched it grow */
+	{"emory leak", false, &of_device}, {"emory usage increas", false, &of_device}, {"emory usage keeps", false, &of_device}, {"emory keeps increas", false, &of_device}, {"emory keeps grow", false, &of_device},
 	/* a kill writes over the line of a bar: "Killedg in batch 12" */
 	{"\nKilled", false, &of_kill},
 };

@@ -93,6 +93,8 @@ static const struct {
 	{"Calibration with AWQModifier needs 120 GB, then it is running out of host memory.\n", 2, "more host memory", "nvidia-smi", NULL, OOM_CRASH_UNKNOWN, "of the host"},
 	{"# hbm OOM\nMy GAN in PyTorch trains with batchsize=1 successfully. With batchsize=8 it fails.\n", 1, "batchsize 8 -> 4", NULL, NULL, OOM_CRASH_UNKNOWN, "what works is no batch of one that failed"},
 	{"Total number of batches 2631\nKilledg in train batch: 1276 / 2631\n", 1, "more host memory", NULL, NULL, OOM_CRASH_UNKNOWN, "a kill writes over the line of a bar"},
+	{"# Cuda memory usage increases over time in my training\nIt is killed at epoch 500 or so.\n", 1, "loss.item()", NULL, NULL, OOM_CRASH_UNKNOWN, "who watched it grow writes no message down"},
+	{"(ActorModelRayActor pid=12) Train epoch [1/1]: 12% 31/256\n7B model with PPO on four cards, OOM\n", 1, "micro_batch_size", "environments", NULL, OOM_CRASH_UNKNOWN, "no simulation"},
 	/* ---- a program that shows in code alone ---- */
 	{"from vllm import LLM\nllm = LLM(model=\"m\")\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 44.50 GiB total capacity; 27.00 GiB already allocated; "
 	 "500.00 MiB free; 27.10 GiB reserved in total by PyTorch)\n", 2, "gpu_memory_utilization lower", NULL, NULL, OOM_CRASH_UNKNOWN, "it takes a share of the whole card"},
