@@ -303,7 +303,8 @@ static bool by_sentence(struct oom_crash *c, const char *line, const char *stop,
 	const enum oom_crash_phase phase = of_sentence(line, stop, &from, &to);
 	char why[80];
 
-	if (phase == OOM_CRASH_UNKNOWN)
+	/* what serves is tested, and evaluates nothing */
+	if (phase == OOM_CRASH_UNKNOWN || (phase == OOM_CRASH_EVAL && oom_runtime_is(c, OOM_RUNTIME_LAYERED)))
 		return false;
 	snprintf(why, sizeof(why), "the words \"%.*s\"", (int)(to - from < 40 ? to - from : 40), from);
 	return oom_phase_settle(c, phase, confidence, why);

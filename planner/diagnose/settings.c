@@ -277,8 +277,8 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 
 	if (!told || is_advice(begin, name) || is_term(begin, name))
 		return;
-	/* with which it works */
-	if (!strcmp(told, "1") && (*name == 'b' || *name == 'B' || oom_text_find(name, name + n, "batch")) && oom_batch_helped(begin, name, end))
+	/* with which it works, as people write: no option of a command */
+	if (!dashed && !strcmp(told, "1") && (*name == 'b' || *name == 'B' || oom_text_find(name, name + n, "batch")) && oom_batch_helped(begin, name, end))
 		return;
 	if (!is_no(told) || !strcmp(told, "0") || oom_told_off(name, n))
 		oom_told_note(c, spelled(begin, name), name, n, told);

@@ -93,7 +93,9 @@ static bool helped_by(const char *from, const char *to)
 
 bool oom_batch_helped(const char *begin, const char *p, const char *end)
 {
-	return helped_by(oom_sentence_begin(begin, p), oom_sentence_end(p, end, 1));
+	const char *const from = oom_sentence_begin(begin, p), *const to = oom_sentence_end(p, end, 1);
+
+	return !oom_text_find(from, to, "--") && helped_by(from, to);
 }
 
 /* Who says so complains of it: "even with batch_size=1", "reduced the batch to 1", "batch size 1 fails as well"; not who

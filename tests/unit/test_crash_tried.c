@@ -60,6 +60,8 @@ static const struct {
 	{"deepspeed.initialize keeps running out of memory\n[INFO] [driver] File \"/l/deepspeed/__init__.py\", line 171, in initialize\n[INFO] [driver] File \"/l/deepspeed/runtime/engine.py\", "
 	 "line 1505, in _configure_zero_optimizer\n[INFO] [driver] optimizer = DeepSpeedZeroOptimizer_Stage3(\n", 1, "offload_optimizer", "halve", NULL, OOM_CRASH_INIT,
 	 "frames behind a hint, whatever their lines begin with; what is made there are states"},
+	{"python sd-scripts/train_network.py --network_module networks.lora --train_batch_size 1\n" TRACE AT("sd-scripts/train_network.py", "train", "loss.backward()") "RuntimeError: " CARD, 1,
+	 "--gradient_checkpointing", "train_batch_size", "a batch of one", OOM_CRASH_BACKWARD, "an option of a command is no batch that works, whatever words stand beside it"},
 	/* ---- a checkpoint to go on from ---- */
 	{"CUDA out of memory when resuming training, from scratch it fits\n", 1, "map_location=\"cpu\"", "halve", "states read from a checkpoint", OOM_CRASH_LOAD,
 	 "what is new is the checkpoint"},
