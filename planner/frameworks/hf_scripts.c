@@ -17,6 +17,7 @@ const struct fw_row hf_script_rows[] = {
 	FW_KEY("full_finetune", "method", "true>full;false>lora", NULL, "qlora.py"),
 	{"source_max_len", .hook = true, .source = "qlora.py"},
 	{"target_max_len", .hook = true, .source = "qlora.py"},
+	FW_KEY("model_max_len", "seq-len", NULL, NULL, "jondurbin/qlora train.py"),
 	FW_KEY("lora_modules", "lora-targets", "all>all-linear;*>=", NULL, "qlora.py find_all_linear_names"),
 	FW_KEY("grad_checkpoint", "grad-ckpt", "true>full;false>none", NULL, INTERNVL),
 	FW_KEY("use_packed_ds", "packing", "true>true;false>false", NULL, INTERNVL),
@@ -205,7 +206,9 @@ static void finish_qlora(struct fw_part *p)
 
 	doc_whole(fw_key(p, "source_max_len"), &source);
 	doc_whole(fw_key(p, "target_max_len"), &target);
-	if (source > 0 && target > 0 && source < 100000000 && target < 100000000)
+	/* forks of it have one length for both */
+	if (!(fw_fact_from_file(p, "seq-len") && !fw_key(p, "source_max_len") && !fw_key(p, "target_max_len")) && source > 0 &&
+	    target > 0 && source < 100000000 && target < 100000000)
 		fw_set_whole(p, "seq-len", source + target, "target_max_len", "source and target");
 	fw_default(p, "@dtype", fw_on(p, "bf16") ? "bf16" : "fp32", "qlora.py get_accelerate_model");
 }
