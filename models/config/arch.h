@@ -102,6 +102,9 @@ struct oom_arch {
 	bool float_logits;
 	/* logits times a constant before the loss (Granite, Cohere) */
 	bool scale_logits;
+	/* the class's name has none of LOSS_MAPPING's (transformers loss/loss_utils.py): a warning stands between logits and loss,
+	 * and Dynamo ends a graph there */
+	bool loss_apart;
 	bool tie, qkv_bias, o_bias, mlp_bias, qk_norm, head_bias, scale_embed, gated;
 	double dropout, attn_dropout, act_dropout, embed_dropout, classifier_dropout;
 	double rotary_share;            /* of head_dim that is rotated; 0 = no rotary embedding */

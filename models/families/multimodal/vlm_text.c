@@ -31,6 +31,7 @@ struct vlm_text {
 	uint64_t d_vision;              /* of the experts for images */
 	bool swin;                      /* norms after attention and feed-forward (Chameleon) */
 	bool frozen;                    /* the text layers (IDEFICS) */
+	bool head_frozen;               /* the head's matrix (IDEFICS) */
 	bool bias;
 };
 OOM_OWN(vlm_text, struct vlm_text);
@@ -41,7 +42,8 @@ static const struct oom_key_row vlm_text_keys[] = {
 	FLAG(tie, "tie_word_embeddings", false), FLAG_OWN(struct vlm_text, bias, "use_bias", false),
 	OOM_BIAS_KEYS(false), FLAG(mlp_bias, "mlp_bias", false),
 	FLAG_OWN(struct vlm_text, swin, "swin_norm", false),
-	FLAG_OWN(struct vlm_text, frozen, "freeze_text_layers", true), OOM_KEYS_END};
+	FLAG_OWN(struct vlm_text, frozen, "freeze_text_layers", true),
+	FLAG_OWN(struct vlm_text, head_frozen, "freeze_lm_head", false), OOM_KEYS_END};
 
 static void parse_experts(struct oom_arch *a)
 {
@@ -69,6 +71,7 @@ static void vlm_text_parse(struct oom_arch *a)
 	a->rotary_share = 1;
 	own->swin &= k->head_norms;
 	own->frozen &= k->between;
+	own->head_frozen &= k->between;
 	a->qkv_bias |= own->bias;
 	a->o_bias |= own->bias;
 	a->mlp_bias |= own->bias;
@@ -228,9 +231,10 @@ static struct oom_val vlm_text_step(struct oom_tape *t, const struct oom_arch *a
 
 	t->frozen |= vlm_text_of(a)->frozen;
 	x = oom_decoder_model(t, a, &vlm_text_decoder, &embed);
+	t->frozen = frozen || vlm_text_of(a)->head_frozen;
+	x = kind_of(a)->masked_head ? masked_head(t, a, x, embed) : oom_causal_tail(t, a, x, embed);
 	t->frozen = frozen;
-	return kind_of(a)->masked_head ? masked_head(t, a, x, embed) :
-					 oom_causal_tail(t, a, x, embed);
+	return x;
 }
 
 const struct oom_family oom_family_vlm_text = {

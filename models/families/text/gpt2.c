@@ -43,6 +43,7 @@ static void gpt2_parse(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 
 	oom_read_rows(a, kind->keys);
+	a->loss_apart = kind->conv1d;           /* GPT2LMHeadModel */
 	if (kind->multi_query && oom_read_bool(r, "multi_query", true))
 		a->n_kv_heads = 1;
 	if (oom_read_bool(r, "add_cross_attention", false))
