@@ -87,9 +87,7 @@ static const struct kernel *kernel_of(const struct oom_tape *t)
  * H100 in the allocated bytes and in the code that inductor wrote (`tangents_2`). */
 static bool makes_zeros(const struct oom_tape *t)
 {
-	const struct oom_plan *p = t->plan;
-
-	return p->compile && !p->compile_layers && p->fused_ce == OOM_LOSS_PLAIN && !t->arch->loss_apart;
+	return t->one_graph && t->plan->fused_ce == OOM_LOSS_PLAIN && !t->arch->loss_apart;
 }
 
 static struct oom_val one_kernel(struct oom_tape *t, const struct kernel *k, struct oom_val logits,
