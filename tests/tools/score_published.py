@@ -229,6 +229,15 @@ def alst(row, old):
     return knobs, missing
 
 
+def bing_bert(row, old):
+    """DeepSpeed's tutorial of 2020: fp16 under an fp32 master, as Adam's states say; its kernels have no knob."""
+    knobs, missing = old(row)
+    if "kernel" in row["framework"]:
+        missing.append("DeepSpeed's transformer kernels")
+    knobs.update(task="token-cls", precision="amp-fp16", padding_mask=1, transformers="4.0", torch="1.2")
+    return knobs, missing
+
+
 def llm_foundry(row, old):
     knobs, missing = old(row)
     has_a_knob(missing, "llm-foundry", "float8")
@@ -239,7 +248,7 @@ def llm_foundry(row, old):
 RULES = dict(fmsacc=fms_acceleration, fmsaccend=fms_acceleration, fmsaccsmi=fms_acceleration, litgptres=litgpt, litgpthub=litgpt,
              torchtuneflags=torchtune, torchtune=torchtune, titan=torchtitan, titanlog=torchtitan, torchao=torchao,
              fsdpqlora=fsdp_qlora, fsdpqlorabs=fsdp_qlora, qwen=qwen, bigsci=bigscience, bigsci1b3=bigscience, alst=alst,
-             llmfoundry=llm_foundry)
+             llmfoundry=llm_foundry, dsbert=bing_bert)
 
 
 def extended(rule, old):
@@ -273,7 +282,7 @@ if __name__ == "__main__":
     ev.COLS += [c for c in COLUMNS if c not in ev.COLS]
     ev.price = price
     ev.fits = verdicts(ev.fits)
-    ev.RULES.update({prefix: extended(rule, ev.RULES[prefix]) for prefix, rule in RULES.items()})
+    ev.RULES.update({prefix: extended(rule, ev.RULES.get(prefix, ev.generic)) for prefix, rule in RULES.items()})
     sys.argv = [sys.argv[0], program] + options
     ev.main()
     off_by_more(options[options.index("--rows") + 1], percent)
