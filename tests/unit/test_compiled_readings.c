@@ -78,7 +78,7 @@ static struct oom_eval evaluated(const struct reading *r)
 	struct oom_error err = {{0}};
 	struct oom_keys keys = {0};
 	struct oom_model *m = NULL;
-	struct oom_eval e;
+	struct oom_eval e = {0};
 
 	if (oom_keys_parse(&keys, r->model, strlen(r->model), "reading", &err) || oom_model_new(&m, &keys, &err) ||
 	    oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err))
