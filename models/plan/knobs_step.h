@@ -32,7 +32,7 @@
  .summary = "pixels per side (0: the config's)", .setting = "image_size",
  .source = "config.json"},
 {KNOB("images", "images", images), COUNT(0, 4096, 0),
- .summary = "images per sample (vision-language models; 0: text alone)",
+ .summary = "images per sample, each tile and each overview that a processor cuts of one counted (vision-language models; 0: text alone)",
  .setting = "pixel_values", .source = "processor"},
 {KNOB("num-labels", "num_labels", num_labels), COUNT(0, 1e6, 0),
  .summary = "classes (0: the config's)", .setting = "num_labels", .source = "config.json",

@@ -65,8 +65,7 @@ struct oom_val oom_side_by_side(struct oom_tape *t, struct oom_val x, uint64_t l
 	return layers > 1 ? oom_op_expand_copy(t, x, x.mono, width) : x;
 }
 
-/* features[:, 1:], copied where a batch of several makes it a view with gaps. */
-static struct oom_val without_class(struct oom_emit *e, struct oom_val x)
+struct oom_val oom_without_class(struct oom_emit *e, struct oom_val x)
 {
 	const uint64_t n = oom_mono_now(e->t, e->m_len);
 
@@ -95,10 +94,11 @@ static struct oom_val llava(struct oom_emit *e, struct llava kind)
 		oom_tower_weights(e, 1, &w);
 	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
 	oom_used_layers(e, &w, key, -2);
+	w.joins = kind.newline;
 	x = oom_tower_run(e, &w);
 	selected = oom_read_string(&e->outer, "vision_feature_select_strategy", "default");
 	if (w.class_token && strcmp(selected, "full"))
-		x = without_class(e, x);
+		x = oom_without_class(e, x);
 	e->t->scope = "model";
 	e->t->selection.part = OOM_PART_TEXT;   /* in neither of the two */
 	if (kind.newline)

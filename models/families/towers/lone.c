@@ -203,22 +203,6 @@ struct oom_val oom_emit_ovis(struct oom_emit *e)
 	return oom_none();
 }
 
-/* Llama4VisionModel's adapter, Llama4MultiModalProjector */
-struct oom_val oom_emit_llama4(struct oom_emit *e)
-{
-	struct oom_reader *r = &e->part[1];
-	const uint64_t in = oom_read_count_or(r, "projector_input_dim", 4096),
-		       out = oom_read_count_or(r, "projector_output_dim", 4096);
-	struct oom_tower w;
-
-	oom_tower_weights(e, 1, &w);
-	oom_weight_linear(e->t, "fc1", w.ff, in, false);
-	oom_weight_linear(e->t, "fc2", out, out, false);
-	oom_weight_linear(e->t, "linear_1", oom_read_count_or(r, "vision_output_dim", 7680),
-			  e->a->d_model, false);
-	return oom_none();
-}
-
 /* MiniMaxM3VLMultiModalProjector: one pair of layers for patches, one for merged tokens. */
 struct oom_val oom_emit_minimax(struct oom_emit *e)
 {

@@ -169,3 +169,23 @@ struct oom_val oom_emit_internvl(struct oom_emit *e)
 	return oom_project_twice(e, "linear_1", "linear_2", oom_projector_act(e), x, e->a->d_model,
 				 true);
 }
+
+/* Llama 4's adapter, which is the tower's, and projector (Llama4VisionPixelShuffleMLP). */
+struct oom_val oom_emit_llama4(struct oom_emit *e)
+{
+	struct oom_reader *r = &e->part[1];
+	const struct oom_dim in = {oom_read_count_or(r, "projector_input_dim", 4096), "projector_input_dim"},
+			     out = {oom_read_count_or(r, "projector_output_dim", 4096), "projector_output_dim"};
+	const double ratio = oom_read_real(r, "pixel_shuffle_ratio", 0.5);
+	struct oom_tape *t = e->t;
+	struct oom_tower w;
+	struct oom_val x = oom_without_class(e, oom_tower_part(e, 1, &w));
+
+	t->scope = "vision_adapter";
+	x = oom_op_copy(t, "contiguous", oom_op_copy(t, "contiguous", x));
+	x = oom_merge_tokens(e, x, ratio > 0.02 && ratio <= 1 ? (uint64_t)(1 / ratio) : 2);
+	x = oom_activation(t, OOM_ACT_GELU, oom_op_linear(t, "fc1", x, in, 0));
+	x = oom_activation(t, OOM_ACT_GELU, oom_op_linear(t, "fc2", x, out, 0));
+	t->scope = "multi_modal_projector";
+	return oom_project(e, "linear_1", x, e->a->d_model, false);
+}

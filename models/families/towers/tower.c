@@ -79,8 +79,9 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 
 		for (int j = 0; j < 2; j++) {
 			p[j] = oom_op_cast(t, p[j], OOM_F32);
-			p[j] = oom_rope_apply(t, p[j], &l->rope, j ? w->kv_heads : w->heads,
-					      w->head_dim, w->head_dim);
+			p[j] = w->complex ? oom_op_unary(t, OOM_SCALE, p[j]) :
+					    oom_rope_apply(t, p[j], &l->rope, j ? w->kv_heads : w->heads,
+							   w->head_dim, w->head_dim);
 			p[j] = oom_op_cast(t, p[j], dt);
 		}
 	}
@@ -187,8 +188,10 @@ static struct oom_val patch_rows(struct oom_emit *e, const struct oom_tower *w, 
 		t->pixel_mask += w->selects ? (uint64_t)t->plan->images * n * w->patch * w->patch : 0;
 	}
 	t->scope = "embeddings";
-	if (w->selects)                         /* pixel_values[real_images_inds] */
-		x = oom_op_copy(t, "index", x);
+	if (w->selects || w->joins)             /* pixel_values[real_images_inds]; torch.cat(_pixel_values_list) */
+		x = oom_op_copy(t, w->selects ? "index" : "cat", x);
+	if (w->unfolds)                         /* and folded once more for the product */
+		x = oom_op_copy(t, "reshape", oom_op_copy(t, "unfold", x));
 	if (w->class_token)
 		token = oom_param(t, named(w->token, "class_embedding"), 0, w->d, 0);
 	oom_tower_tokens(e, n);
@@ -234,7 +237,9 @@ static void tell_layers(struct oom_frame *f, struct oom_emit *e, const struct oo
 		oom_buffer(t, w->side / w->patch * (w->side / w->patch) * w->head_dim, OOM_F32);
 	if (w->frequencies)                     /* of half a head, for height and width alike */
 		oom_buffer(t, w->head_dim / 4, OOM_F32);
-	if (w->rope) {
+	if (w->complex)
+		oom_buffer(t, oom_mono_now(t, e->m_len) * w->head_dim, OOM_F32);
+	if (w->rope && !w->complex) {
 		l->rope.cos = oom_new(t, "cos", e->m_tokens, head, OOM_F32);
 		l->rope.sin = oom_new(t, "sin", e->m_tokens, head, OOM_F32);
 		l->rope = oom_name_tables(f, l->rope);

@@ -26,7 +26,7 @@
 static const struct oom_tower
 	clip = {CLIP, NUMBERED, .pre = "pre_layrnorm", .place_ids = true, .o = "out_proj"},
 	llama4 = {CLIP, .norms = {"input_layernorm", "post_attention_layernorm"}, .pre = "layernorm_pre",
-		  .post = "layernorm_post", .patch_last = true, .rope = true, .o = "o_proj"},
+		  .post = "layernorm_post", .patch_last = true, .unfolds = true, .rope = true, .complex = true, .o = "o_proj"},
 	siglip = {SIGLIP, .learned = true, .o = "out_proj"},
 	idefics = {SIGLIP, .learned = true, .selects = true, .padded = true, .o = "out_proj"},
 	siglip_pooled = {SIGLIP, .learned = true, .place_ids = true, .pool = true, .o = "out_proj"},

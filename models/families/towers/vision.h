@@ -66,6 +66,7 @@ struct oom_tower {
 	/* what comes before the layers */
 	bool patch_bias;
 	bool patch_last;                        /* pixels already cut into patches: a linear layer */
+	bool unfolds;                           /* after that, torch.nn.Unfold cut them */
 	bool times;                             /* a patch spans temporal_patch_size frames */
 	bool class_token;                       /* among the patches */
 	bool learned;                           /* positions, one per patch */
@@ -74,7 +75,9 @@ struct oom_tower {
 	 * which an additive mask keeps apart (Pixtral) */
 	bool table, joined;
 	bool selects;                           /* images that are padding are left out: a copy of the others, and a mask of all pixels */
+	bool joins;                             /* tiles of all images are joined to one batch: a copy of the pixels */
 	bool padded;                            /* images of a batch are padded to as many patches, which a mask hides */
+	bool complex;                           /* one product with complex frequencies of all places, a buffer */
 	bool frequencies;                       /* rotary frequencies of one place are a buffer */
 	bool pre_norm, post_norm;
 	bool pool;                              /* SigLIP's attention pooling,
@@ -106,6 +109,8 @@ struct oom_val oom_tower_part(struct oom_emit *e, size_t i, struct oom_tower *w)
 void oom_tower_weights(struct oom_emit *e, size_t i, struct oom_tower *w);
 /* Sets e->m_tokens and e->m_len for n tokens per image. */
 void oom_tower_tokens(struct oom_emit *e, uint64_t n);
+/* features[:, 1:] or [:, :-1], copied where a batch of several makes it a view with gaps (llava.c). */
+struct oom_val oom_without_class(struct oom_emit *e, struct oom_val x);
 /* merge x merge tokens become one of merge^2 the width: a view of a permuted copy. */
 struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t merge);
 
@@ -141,6 +146,7 @@ enum {
 	OOM_VLM_TYPES = 512,
 	/* the step takes mm_token_type_ids, of which places in three axes are made (modeling_qwen2_vl.py get_rope_index) */
 	OOM_VLM_KINDS = 1024,
+	OOM_VLM_FLATLY = 2048, /* no model within the model: what is made of images has names until the loss is there */
 	OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
 };
 const struct oom_composition *oom_composition_find(const char *type);
@@ -151,7 +157,7 @@ oom_emit_fn oom_emit_llava, oom_emit_llava_newline, oom_emit_video_llava, oom_em
 	oom_emit_mistral3, oom_emit_lighton;
 oom_emit_fn oom_emit_gemma3, oom_emit_paligemma, oom_emit_aya, oom_emit_cohere2,
 	oom_emit_deepseek_vl, oom_emit_idefics3, oom_emit_internvl, oom_emit_lfm2, oom_emit_paddle,
-	oom_emit_video_llama;
+	oom_emit_video_llama, oom_emit_llama4;
 oom_emit_fn oom_emit_qwen, oom_emit_glm, oom_emit_glm_ocr;
 /* Weights alone, which return nothing: sam.c, resamplers.c, image_tokens.c, lone.c, gemma4.c,
  * speech.c. */
@@ -160,7 +166,7 @@ oom_emit_fn oom_emit_qformer, oom_emit_blip2, oom_emit_perceiver, oom_emit_aria,
 	oom_emit_kosmos25, oom_emit_pix2struct, oom_emit_minicpm, oom_emit_ernie;
 oom_emit_fn oom_emit_chameleon, oom_emit_janus, oom_emit_emu3;
 oom_emit_fn oom_emit_mllama, oom_emit_idefics, oom_emit_florence, oom_emit_blip, oom_emit_ovis,
-	oom_emit_llama4, oom_emit_fuyu, oom_emit_udop, oom_emit_minimax;
+	oom_emit_fuyu, oom_emit_udop, oom_emit_minimax;
 oom_emit_fn oom_emit_gemma4, oom_emit_gemma4_unified;
 oom_emit_fn oom_emit_flamingo, oom_emit_music_flamingo, oom_emit_qwen2_audio, oom_emit_voxtral, oom_emit_voxtral_realtime,
 	oom_emit_glmasr, oom_emit_granite_speech, oom_emit_vibevoice, oom_emit_omni, oom_emit_omni3;
