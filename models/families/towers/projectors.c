@@ -184,7 +184,7 @@ struct oom_val oom_emit_llama4(struct oom_emit *e)
 	t->scope = "vision_adapter";
 	x = oom_op_copy(t, "contiguous", oom_op_copy(t, "contiguous", x));
 	x = oom_merge_tokens(e, x, ratio > 0.02 && ratio <= 1 ? (uint64_t)(1 / ratio) : 2);
-	x = oom_activation(t, OOM_ACT_GELU, oom_op_linear(t, "fc1", x, in, 0));
+	x = oom_activation(t, OOM_ACT_GELU, oom_op_linear_in(t, "fc1", x, w.ff, in, 0));
 	x = oom_activation(t, OOM_ACT_GELU, oom_op_linear(t, "fc2", x, out, 0));
 	t->scope = "multi_modal_projector";
 	return oom_project(e, "linear_1", x, e->a->d_model, false);
