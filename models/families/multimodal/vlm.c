@@ -271,8 +271,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	} else {
 		emit_parameters(t, &e);
 		if (e.images)
-			t->warning = "the images' part of the step is not counted for this model "
-				     "type";
+			t->warning = "the images' part of the step is not counted for this model type: the run also "
+				     "takes the tower's activations and, where the tower trains, its "
+				     "gradients and optimizer state";
 	}
 	t->scope = "";
 	t->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
