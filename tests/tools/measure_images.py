@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Measures steps of small vision-language models with their images, as tests/accuracy/images.csv holds them.
+
+    measure_images.py ORACLE OUT.csv CONFIGS [TYPE ...]
+
+ORACLE is a folder with measure_memory.py and fakecuda.py (the emulation of CUDA that the other tables were measured with);
+torch and transformers 5.12 must be importable.  Rows are appended to OUT.csv, configs in effect written to CONFIGS.  Of each
+type four steps are run: bf16 with SDPA, autocast written out with checkpoints, fp32 written out, padded with two images.
+
+The emulation holds no values, but these models read some: how many patches an image has, which tokens are an image's.  Whole
+numbers that the batch brings are therefore carried along (CONSTANT_NUMEL_LIMIT), and selections by masks of them have a shape.
+"""
+import csv
+import json
+import os
+import sys
+import traceback
+
+os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"
+sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else ".")
+import measure_memory as M                      # noqa: E402
+import torch                                    # noqa: E402
+import torch._subclasses.fake_tensor as fake    # noqa: E402
+import transformers                             # noqa: E402
+from torch.utils._mode_utils import no_dispatch  # noqa: E402
+
+fake.CONSTANT_NUMEL_LIMIT = 1 << 22
+IMAGE = 2001                                    # the token that stands for a feature
+SIDE, PATCH, GRID = 112, 14, 8                  # pixels of an image, of a patch, patches a side
+
+
+# ---- values that are known ----
+
+def known(t):
+    return getattr(t, "constant", None)
+
+
+def with_values():
+    plain_arange, plain_tensor, plain_getitem = torch.arange, torch.tensor, torch.Tensor.__getitem__
+
+    def arange(*a, **kw):
+        out = plain_arange(*a, **kw)
+        if isinstance(out, fake.FakeTensor) and not out.is_floating_point() and out.numel() < 1 << 20:
+            with no_dispatch():
+                out.constant = plain_arange(*[int(x) for x in a], dtype=out.dtype)
+        return out
+
+    def tensor(x, *a, **kw):
+        """Scalars of a list are read on the host, as the card's would be."""
+        if isinstance(x, (list, tuple)) and x and isinstance(x[0], torch.Tensor):
+            x = [int(known(t).item()) if known(t) is not None else 0 for t in x]
+        return plain_tensor(x, *a, **kw)
+
+    def getitem(self, ix):
+        if isinstance(ix, fake.FakeTensor) and ix.dtype == torch.bool and isinstance(self, fake.FakeTensor):
+            if known(ix) is None and ix.dim() == 1:         # none of the images is padding
+                return plain_getitem(self, tensor(list(range(ix.shape[0]))))
+            if known(ix) is not None and known(self) is None:
+                with no_dispatch():
+                    at = known(ix).nonzero()
+                    parts = [at[:, i].tolist() for i in range(ix.dim())]
+                return plain_getitem(self, tuple(tensor(p) for p in parts))
+        return plain_getitem(self, ix)
+
+    torch.arange, torch.tensor, torch.Tensor.__getitem__ = arange, tensor, getitem
+
+
+# ---- batches ----
+
+def tokens(b, s, images, n, kinds=False):
+    """Texts with n placeholders for every image; kinds: and which tokens those are."""
+    row, kind, at = [1 + (7 * i) % 1000 for i in range(s)], [0] * s, 4
+    for _ in range(images):
+        row[at:at + n] = [IMAGE] * n
+        kind[at:at + n] = [1] * n
+        at += n + 3
+    assert len(row) == s, "the images do not fit"
+    d = dict(input_ids=torch.tensor([row] * b), labels=torch.tensor([row] * b))
+    if kinds:
+        d["mm_token_type_ids"] = torch.tensor([kind] * b)
+    return d
+
+
+def pixels(d, dt, *shape, **more):
+    d.update(pixel_values=torch.rand(*shape).to(dt), **more)
+    return d
+
+
+def flat(n, types=False, sizes=False):
+    """Images as they are, n features each."""
+    def batch(cfg, b, s, images, dt):
+        d = tokens(b, s, images, n, types)
+        if types:
+            d["token_type_ids"] = d.pop("mm_token_type_ids")
+        if sizes:
+            d["image_sizes"] = torch.tensor([[SIDE, SIDE]] * (b * images))
+        return pixels(d, dt, b * images, 3, SIDE, SIDE)
+    return batch
+
+
+def grid(b, images):
+    return torch.tensor([[1, GRID, GRID]] * (b * images))
+
+
+def cut(cfg, b, s, images, dt):
+    """Patches as rows, with the grid of every image (Qwen, GLM)."""
+    v = cfg.vision_config
+    d = tokens(b, s, images, GRID ** 2 // v.spatial_merge_size ** 2, True)
+    return pixels(d, dt, b * images * GRID ** 2, v.in_channels * v.temporal_patch_size * PATCH ** 2,
+                  image_grid_thw=grid(b, images))
+
+
+def paddle(cfg, b, s, images, dt):
+    d = tokens(b, s, images, GRID ** 2 // cfg.vision_config.spatial_merge_size ** 2, True)
+    return pixels(d, dt, b * images * GRID ** 2, 3, PATCH, PATCH, image_grid_thw=grid(b, images))
+
+
+def video_llama(cfg, b, s, images, dt):
+    return pixels(tokens(b, s, images, GRID ** 2), dt, b * images * GRID ** 2, 3 * PATCH ** 2,
+                  image_grid_thw=grid(b, images), image_merge_sizes=torch.tensor([1] * (b * images)))
+
+
+def masked(cfg, b, s, images, dt):
+    d = tokens(b, s, images, GRID ** 2 // cfg.scale_factor ** 2)
+    return pixels(d, dt, b, images, 3, SIDE, SIDE,
+                  pixel_attention_mask=torch.tensor([[[[1] * SIDE] * SIDE] * images] * b))
+
+
+def padded(cfg, b, s, images, dt):
+    d = tokens(b, s, images, GRID ** 2 // cfg.downsample_factor ** 2)
+    return pixels(d, dt, b * images, GRID ** 2, 3 * PATCH ** 2,
+                  pixel_attention_mask=torch.tensor([[1] * GRID ** 2] * (b * images)),
+                  spatial_shapes=torch.tensor([[GRID, GRID]] * (b * images)))
+
+
+def tiled(cfg, b, s, images, dt):
+    """An image of one tile: it and the overview, and a newline behind every row of the tile.  Two images to us."""
+    return pixels(tokens(b, s, 1, GRID ** 2 + GRID * (GRID + 1)), dt, b, 2, 3, SIDE, SIDE,
+                  image_sizes=torch.tensor([[SIDE, SIDE]] * b))
+
+
+# ---- models ----
+
+TEXT = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+            vocab_size=2048, max_position_embeddings=4096, pad_token_id=0)
+VIT = dict(hidden_size=192, intermediate_size=384, num_hidden_layers=3, num_attention_heads=4, image_size=SIDE,
+           patch_size=PATCH)
+DEEP = dict(depth=3, hidden_size=192, intermediate_size=384, num_heads=4, patch_size=PATCH, out_hidden_size=256)
+SPECIAL = dict(image_token_id=IMAGE, video_token_id=2002, vision_start_token_id=2003, vision_end_token_id=2004)
+AXES = dict(rope_type="default", rope_theta=1e6, mrope_section=[8, 12, 12])
+SPARSE = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=256)
+SIGLIP = dict(VIT, model_type="siglip_vision_model", vision_use_head=False)
+CLIP = dict(VIT, model_type="clip_vision_model", projection_dim=64)
+MODELS = {}
+
+
+def model(name, batch, text, vision, **config):
+    MODELS[name] = (dict(config, model_type=name, text_config=dict(TEXT, **text), vision_config=vision), batch)
+
+
+def qwen():
+    for name, more in (("qwen3_vl", {}), ("qwen3_vl_moe", SPARSE)):
+        model(name, cut, dict(more, model_type=name + "_text", head_dim=64, rope_parameters=AXES),
+              dict(DEEP, model_type=name + "_vision", deepstack_visual_indexes=[0, 1], num_position_embeddings=64), **SPECIAL)
+    model("qwen2_vl", cut, dict(rope_parameters=AXES), dict(model_type="qwen2_vl_vision", depth=3, embed_dim=192,
+          hidden_size=256, num_heads=4, patch_size=PATCH), **SPECIAL)
+    model("qwen2_5_vl", cut, dict(rope_parameters=AXES), dict(DEEP, model_type="qwen2_5_vl_vision",
+          fullatt_block_indexes=[1]), **SPECIAL)
+    part = dict(rope_type="default", rope_theta=1e6, mrope_section=[4, 2, 2], partial_rotary_factor=0.25)
+    for name, more in (("qwen3_5", {}), ("qwen3_5_moe", dict(SPARSE, shared_expert_intermediate_size=256))):
+        model(name, cut, dict(more, model_type=name + "_text", head_dim=64, num_hidden_layers=4, linear_num_key_heads=4,
+              linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32, rope_parameters=part),
+              dict(DEEP, model_type=name + "_vision", num_position_embeddings=64), **SPECIAL)
+    model("exaone4_5", cut, dict(model_type="exaone4", head_dim=64, sliding_window=None, layer_types=["full_attention"] * 3),
+          dict(DEEP, model_type="exaone4_5_vision", num_key_value_heads=2, fullatt_block_indexes=[1]), **SPECIAL)
+    model("paddleocr_vl", paddle, dict(model_type="paddleocr_vl_text", head_dim=64, rope_parameters=AXES),
+          dict(VIT, model_type="paddleocr_vl_vision"), **SPECIAL)
+    model("video_llama_3", video_llama, dict(model_type="qwen2"), dict(VIT, model_type="video_llama_3_vision"),
+          image_token_id=IMAGE, video_token_id=2002)
+
+
+def glm():
+    sparse = dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=256, first_k_dense_replace=1, n_group=1,
+                  topk_group=1)
+    for name, base, more in (("glm4v", "glm4v", {}), ("glm4v_moe", "glm4v_moe", sparse), ("glm46v", "glm4v", {}),
+                             ("glm_ocr", "glm_ocr", {})):
+        model(name, cut, dict(more, model_type=base + "_text", rope_parameters=dict(AXES, partial_rotary_factor=1.0)),
+              dict(DEEP, model_type=base + "_vision", image_size=SIDE), image_token_id=IMAGE, video_token_id=2002,
+              image_start_token_id=2003, image_end_token_id=2004, video_start_token_id=2005, video_end_token_id=2006)
+
+
+def others():
+    for name in ("idefics3", "smolvlm"):
+        model(name, masked, dict(model_type="llama"), dict(VIT, model_type=name + "_vision"), image_token_id=IMAGE,
+              scale_factor=2)
+    model("lfm2_vl", padded, dict(model_type="lfm2", layer_types=["conv", "full_attention", "conv"],
+          block_auto_adjust_ff_dim=False), dict(VIT, model_type="siglip2_vision_model", num_patches=GRID ** 2,
+          vision_use_head=False), image_token_id=IMAGE, downsample_factor=2, projector_hidden_size=512)
+    both = dict(image_token_index=IMAGE, image_token_id=IMAGE)
+    model("llava_next", tiled, dict(model_type="llama"), CLIP, image_grid_pinpoints=[[SIDE, SIDE]], **both)
+    model("llava_onevision", tiled, dict(model_type="qwen2"), SIGLIP, image_grid_pinpoints=[[SIDE, SIDE]],
+          vision_aspect_ratio="anyres_max_9", video_token_id=2002, **both)
+    model("shieldgemma2", flat(16, types=True), dict(model_type="gemma3_text", head_dim=64), SIGLIP, mm_tokens_per_image=16,
+          **both)
+    model("qianfan_ocr", flat(16), dict(model_type="qwen3", head_dim=64), dict(VIT, model_type="qianfan_ocr_vision",
+          image_size=[SIDE, SIDE], patch_size=[PATCH, PATCH]), image_token_id=IMAGE, downsample_ratio=0.5)
+    model("llama4", flat(16), dict(model_type="llama4_text", head_dim=64, intermediate_size_mlp=512, num_local_experts=4,
+          num_hidden_layers=4), dict(VIT, model_type="llama4_vision_model", intermediate_size=768, vision_output_dim=256,
+          projector_input_dim=256, projector_output_dim=256, pixel_shuffle_ratio=0.5), image_token_index=IMAGE,
+          boi_token_index=2002, eoi_token_index=2003)
+
+
+def kept():
+    """Types whose configs lie beside the table."""
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "accuracy", "images")
+    for name, batch in (("llava", flat(64)), ("vipllava", flat(64)), ("aya_vision", flat(16)), ("cohere2_vision", flat(16)),
+                        ("internvl", flat(16)), ("deepseek_vl", flat(64)), ("paligemma", flat(64, types=True)),
+                        ("gemma3", flat(16, types=True)), ("mistral3", flat(16, sizes=True)),
+                        ("lighton_ocr", flat(16, sizes=True))):
+        with open(os.path.join(here, name + ".json")) as f:
+            MODELS[name] = (dict(json.load(f), image_token_id=IMAGE), batch)
+
+
+STEPS = (dict(precision="bf16", attn="sdpa", micro_batch=2),
+         dict(precision="amp-bf16", attn="eager", micro_batch=3, grad_ckpt=True),
+         dict(precision="fp32", attn="eager", micro_batch=4),
+         dict(precision="bf16", attn="sdpa", micro_batch=2, padding_mask=True, images=2))
+
+
+def run(name, i, backend):
+    config, batch = MODELS[name]
+    step = dict(STEPS[i])
+    images = step.pop("images", 1)
+    spec = M.normalise(dict(step, config=config, task="image-text", seq_len=256, id="%s-%d" % (name, i), model=name,
+                            optimizer="adamw"))
+
+    def make_batch(spec, cfg, be):
+        d = batch(cfg, spec["micro_batch"], spec["seq_len"], images, M.weight_dtype(spec))
+        if spec["padding_mask"]:
+            d["attention_mask"] = torch.tensor([[1] * (spec["seq_len"] - 1) + [0]] + [[1] * spec["seq_len"]] *
+                                               (spec["micro_batch"] - 1))
+        return d
+    M.make_batch = make_batch
+    row = M.run_spec(spec, backend)
+    row.update(id=spec["id"], images=2 if batch is tiled else images, image_size=SIDE)
+    return row, M.load_config(spec)
+
+
+def without_cache(compute):
+    def loss(spec, model, batch, be):
+        return compute(dict(spec, task="causal-lm"), model, batch, be)
+    return loss
+
+
+def main():
+    out, configs = sys.argv[2:4]
+    auto, M.compute_loss = M.auto_class, without_cache(M.compute_loss)
+    M.auto_class = lambda task: transformers.AutoModelForImageTextToText if task == "image-text" else auto(task)
+    with_values()
+    for table in (qwen, glm, others, kept):
+        table()
+    os.makedirs(configs, exist_ok=True)
+    backend, new = M.FakeBackend(True), not os.path.exists(out)
+    with open(out, "a", newline="") as f:
+        w = csv.DictWriter(f, ["id", "images"] + [c for c in M.COLS if c != "id"], restval="", extrasaction="ignore")
+        if new:
+            w.writeheader()
+        for name in sys.argv[4:] or sorted(MODELS):
+            for i in range(len(STEPS)):
+                try:
+                    row, config = run(name, i, backend)
+                except Exception as e:          # said, and the next one tried
+                    backend.peak_info = None
+                    traceback.print_exc()
+                    print("FAILED %s-%d: %s" % (name, i, str(e)[:200]), file=sys.stderr)
+                    continue
+                w.writerow(row)
+                f.flush()
+                with open(os.path.join(configs, name + ".json"), "w") as g:
+                    json.dump(json.loads(config.to_json_string(use_diff=True)), g, indent=1, sort_keys=True)
+
+
+if __name__ == "__main__":
+    main()
