@@ -170,12 +170,19 @@ struct oom_val oom_emit_internvl(struct oom_emit *e)
 				 true);
 }
 
+/* What a layer of so many inputs takes; in a config that makes a model they are as many as there are. */
+static struct oom_val taken_as(struct oom_emit *e, struct oom_val x, uint64_t width, const char *key)
+{
+	return oom_op_view(e->t, x, e->m_tokens, (struct oom_dim){width, key});
+}
+
 /* Llama 4's adapter, which is the tower's, and projector (Llama4VisionPixelShuffleMLP). */
 struct oom_val oom_emit_llama4(struct oom_emit *e)
 {
 	struct oom_reader *r = &e->part[1];
 	const struct oom_dim in = {oom_read_count_or(r, "projector_input_dim", 4096), "projector_input_dim"},
 			     out = {oom_read_count_or(r, "projector_output_dim", 4096), "projector_output_dim"};
+	const uint64_t given = oom_read_count_or(r, "vision_output_dim", 7680);
 	const double ratio = oom_read_real(r, "pixel_shuffle_ratio", 0.5);
 	struct oom_tape *t = e->t;
 	struct oom_tower w;
@@ -184,8 +191,9 @@ struct oom_val oom_emit_llama4(struct oom_emit *e)
 	t->scope = "vision_adapter";
 	x = oom_op_copy(t, "contiguous", oom_op_copy(t, "contiguous", x));
 	x = oom_merge_tokens(e, x, ratio > 0.02 && ratio <= 1 ? (uint64_t)(1 / ratio) : 2);
-	x = oom_activation(t, OOM_ACT_GELU, oom_op_linear_in(t, "fc1", x, w.ff, in, 0));
+	x = oom_op_linear(t, "fc1", taken_as(e, x, w.ff, "intermediate_size"), in, 0);
+	x = taken_as(e, oom_activation(t, OOM_ACT_GELU, x), out.n, out.text);
 	x = oom_activation(t, OOM_ACT_GELU, oom_op_linear(t, "fc2", x, out, 0));
 	t->scope = "multi_modal_projector";
-	return oom_project(e, "linear_1", x, e->a->d_model, false);
+	return oom_project(e, "linear_1", taken_as(e, x, given, "vision_output_dim"), e->a->d_model, false);
 }
