@@ -292,8 +292,8 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 		s->stack = s->stacks[s->part]++;
 		s->depth = n;
 	}
-	t->behind.fn = NULL;
-	if (behind.fn) {
+	t->behind = (struct oom_behind){.n = 0};
+	if (behind.n) {
 		i = behind.n < n ? behind.n + 1 : n;
 		x = first_of(t, &behind, i, kind, fn, ctx, x);
 	}
@@ -304,7 +304,7 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 	}
 	if (i < n)
 		x = stretch(t, i, n - i, kind, fn, ctx, x);
-	if (behind.fn)
+	if (behind.over)
 		behind.over(t, behind.ctx);
 	return x;
 }

@@ -91,7 +91,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 		t->frozen = t->fused = t->depth_asked = false;
 	t->shift = OOM_SHIFT_LABELS;
 	t->merge = NULL;
-	t->behind.fn = NULL;
+	t->behind = (struct oom_behind){.n = 0};
 	t->pixels = t->pixel_mask = 0;
 	t->token_types = t->typed_mask = false;
 	t->amp = false;

@@ -132,7 +132,7 @@ struct oom_tape {
 	struct oom_val (*merge)(struct oom_tape *t, void *ctx, struct oom_val x);
 	void *merge_ctx;
 	/* changes what the first n layers of the next stack return, from outside of them and of their checkpoints, and is told
-	 * when the stack is over; NULL: nothing does */
+	 * when the stack is over; all zero: nobody is */
 	struct oom_behind {
 		struct oom_val (*fn)(struct oom_tape *t, void *ctx, uint32_t layer, struct oom_val x);
 		void (*over)(struct oom_tape *t, void *ctx);

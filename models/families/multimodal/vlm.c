@@ -286,7 +286,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 			      "images are not modelled with the text model \"%s\"", v->text->name);
 	t->merge = NULL;
 	t->merge_ctx = NULL;
-	t->behind.fn = NULL;
+	t->behind = (struct oom_behind){.n = 0};
 	return oom_leave(&output, loss);
 }
 
