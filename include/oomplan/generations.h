@@ -25,6 +25,7 @@ struct oom_generation {
 	const char *source;
 	bool of_torch;          /* it applies only to PyTorch's own optimizers */
 	const char *since;      /* what `from` amounts to in a later version that is named; NULL: `from` itself */
+	bool of_labels;         /* it changes the loss that a model makes of labels, which trainers of other objectives give none */
 };
 /* The i-th row; NULL past the end. */
 OOM_API const struct oom_generation *oom_generation_at(size_t i);
