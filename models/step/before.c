@@ -167,9 +167,9 @@ bool oom_before_found(const struct oom_evaluator *ev, const struct oom_plan *pla
 	const struct oom_before *last = &ev->before;
 	const size_t more = plan->grad_accum > 1;
 
-	if (last->found[plan->optimizer][more].stamp != last->now)
+	if (last->stamp[plan->optimizer][more] != last->now)
 		return false;
-	memcpy(out, last->found[plan->optimizer][more].eval, OOM_EVAL_KEPT);
+	memcpy(out, ev->found[plan->optimizer][more], OOM_EVAL_KEPT);
 	return true;
 }
 
@@ -202,8 +202,8 @@ void oom_before_find(struct oom_evaluator *ev, const struct oom_plan *plan, cons
 	/* scores of rollouts are of all micro-batches (rank.c) */
 	if (!last->model || oom_objective_of(plan)->rollouts)
 		return;
-	memcpy(last->found[plan->optimizer][more].eval, e, OOM_EVAL_KEPT);
-	last->found[plan->optimizer][more].stamp = last->now;
+	memcpy(ev->found[plan->optimizer][more], e, OOM_EVAL_KEPT);
+	last->stamp[plan->optimizer][more] = last->now;
 }
 
 bool oom_knob_near(const struct oom_option *knob)

@@ -20,6 +20,9 @@ struct oom_evaluator;
 struct program;
 struct oom_variant;
 
+/* By optimizer and whether anything is accumulated. */
+typedef char oom_found[OOM_MAX_OPTIMIZERS][2][OOM_EVAL_KEPT];
+
 struct oom_before {
 	const struct oom_model *model;          /* NULL: there is nothing; and its print (families/model.h) */
 	uint64_t print;
@@ -34,13 +37,9 @@ struct oom_before {
 	double kernels;
 	uint64_t asked;                         /* the question it was the plan of */
 	bool as_asked;                          /* no version and no engine made another plan of it */
-	/* what was found at this batch, by optimizer and whether anything is accumulated; up to what is
-	 * said of the card.  Its stamp is `now`, or it is of another batch */
-	uint64_t now;
-	struct {
-		uint64_t stamp;
-		char eval[OOM_EVAL_KEPT];
-	} found[OOM_MAX_OPTIMIZERS][2];
+	/* when the evaluator's `found` was found, up to what is said of the card: at this batch where the stamp
+	 * is `now` */
+	uint64_t now, stamp[OOM_MAX_OPTIMIZERS][2];
 	/* what lies outside the allocator on the cards asked about last, which no size changes; 0: none */
 	struct oom_before_card {
 		double capability, kernels;

@@ -244,7 +244,7 @@ enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, const struct o
 	struct oom_stepped s = {p, n, master, true, groups};
 	struct oom_sink sink = {0};
 
-	*out = (struct oom_state_sums){.ready = true};
+	*out = (struct oom_state_sums){0};
 	for (size_t i = 0; i < n; i++)
 		if (stepped(&p[i]))
 			add_slots(o, &p[i], master, out);

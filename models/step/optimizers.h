@@ -142,7 +142,6 @@ struct oom_state_sums {
 	uint64_t small;                 /* the part of `rounded` in tensors below OOM_SMALL_TENSOR elements */
 	uint64_t again;                 /* what all tensors share, as many times more as an optimizer for each makes it */
 	bool shared;                    /* what all tensors share is included */
-	bool ready;
 };
 /* Computes the sums.  OOM_ERR_MEMORY. */
 enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, const struct oom_param *p,

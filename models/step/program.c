@@ -16,15 +16,30 @@
 
 struct oom_evaluator *oom_evaluator_new(void)
 {
-	return calloc(1, sizeof(struct oom_evaluator));
+	struct oom_evaluator *ev = malloc(sizeof(*ev));
+
+	if (ev)
+		memset(ev, 0, offsetof(struct oom_evaluator, found));
+	return ev;
+}
+
+static struct program *program_new(void)
+{
+	struct program *g = malloc(sizeof(*g));
+
+	if (g)
+		memset(g, 0, offsetof(struct program, key));
+	return g;
 }
 
 static void release_programs(struct program **slot, size_t n)
 {
 	for (size_t i = 0; i < n && slot[i]; i++) {
 		oom_tape_release(&slot[i]->tape);
-		for (int k = 0; k < OOM_VARIANTS; k++)
-			oom_variant_release(&slot[i]->variant[k]);
+		for (int k = 0; k < OOM_VARIANTS && slot[i]->variant[k]; k++) {
+			oom_variant_release(slot[i]->variant[k]);
+			free(slot[i]->variant[k]);
+		}
 		free(slot[i]);
 	}
 }
@@ -257,9 +272,8 @@ static void forget(struct oom_evaluator *ev, struct program *g)
 	oom_before_forget(ev, g, NULL);
 	g->model = NULL;
 	g->sized.known = false;
-	for (int i = 0; i < OOM_VARIANTS; i++)
-		if (g->variant[i].tape)
-			oom_variant_release(&g->variant[i]);
+	for (int i = 0; i < OOM_VARIANTS && g->variant[i]; i++)
+		oom_variant_release(g->variant[i]);
 }
 
 static void keep_as(struct program *g, const struct oom_model *m, const struct oom_plan *key)
@@ -339,7 +353,7 @@ static enum oom_status record_anew(struct oom_evaluator *ev, struct program **sl
 	struct program **place = place_in(slot, n);
 
 	if (!*place)
-		*place = calloc(1, sizeof(**place));
+		*place = program_new();
 	*at = (size_t)(place - slot);
 	if (!*place)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");

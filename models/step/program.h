@@ -27,9 +27,8 @@ struct program {
 	struct oom_tape tape;
 	const struct oom_model *model;          /* and its print (families/model.h) */
 	uint64_t print;
-	struct oom_plan key;
 	uint64_t used;                          /* for least-recently-used replacement */
-	struct oom_variant variant[OOM_VARIANTS];
+	struct oom_variant *variant[OOM_VARIANTS];      /* made when they are needed; NULL: not yet */
 	/* sums over parameters, fixed by the structure */
 	uint64_t total, trainable, active, param_bytes, param_rounded, scales_rounded, grad_bytes, layer;
 	/* trained parameters in blocks of the allocator, as they are and in fp32, and how many have a gradient */
@@ -49,11 +48,16 @@ struct program {
 		double flops;
 		struct oom_work work;
 	} sized;
-	struct oom_work_term term[OOM_MAX_MONOS];
 	struct oom_work fixed;                  /* of the work, what does not depend on the batch */
-	/* by optimizer, and whether it steps an fp32 master; filled when first asked for */
+	/* by whether it steps an fp32 master, a bit for each optimizer: `state` has it */
+	uint64_t summed[2];
+	/* from here on: as malloc gives it until it is written, so that pages nobody asks for are never touched */
+	struct oom_plan key;
+	struct oom_work_term term[OOM_MAX_MONOS];
+	/* by optimizer, and whether it steps an fp32 master */
 	struct oom_state_sums state[OOM_MAX_OPTIMIZERS][2];
 };
+_Static_assert(OOM_MAX_OPTIMIZERS <= 64, "a bit for each optimizer");
 
 struct oom_evaluator {
 	struct program *slot[SLOTS];            /* made when they are needed; NULL: not yet */
@@ -70,6 +74,14 @@ struct oom_evaluator {
 	struct oom_sums *sums;                  /* and of what is counted */
 	struct program *full[FULL_SLOTS];       /* every layer recorded, for replays */
 	struct oom_player player;
+	size_t n_replayed;                      /* ever */
+	uint64_t asked;                         /* evaluations, ever */
+	bool as_asked;                          /* the one under way: no version, no engine changes its plan */
+	struct oom_before before;
+	uint64_t budget;                        /* bytes of the card being asked about; 0: of none */
+	bool verdict_only;                      /* and nothing else */
+	/* from here on: as malloc gives it until it is written */
+	oom_found found;
 	/* the last replays: the plan without what a replay does not depend on, the card, and what came
 	 * out */
 	struct oom_replayed {
@@ -80,12 +92,6 @@ struct oom_evaluator {
 		struct oom_replay_result result;
 		bool replayed;
 	} replayed[OOM_REPLAYS_KEPT];
-	size_t n_replayed;                      /* ever */
-	uint64_t asked;                         /* evaluations, ever */
-	bool as_asked;                          /* the one under way: no version, no engine changes its plan */
-	struct oom_before before;
-	uint64_t budget;                        /* bytes of the card being asked about; 0: of none */
-	bool verdict_only;                      /* and nothing else */
 };
 
 /* oom_evaluate on a card of so many bytes: with OOM_EVAL_REPLAY, a plan whose cache would not fit is

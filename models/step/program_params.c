@@ -62,7 +62,7 @@ void oom_program_sum(struct program *g, const struct oom_plan *p)
 	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->scales_rounded = g->grad_bytes =
 		g->layer = g->largest = g->trained_rounded = g->trained_wide = g->trained_tensors = 0;
 	g->adapted = false;
-	memset(g->state, 0, sizeof(g->state));
+	memset(g->summed, 0, sizeof(g->summed));
 	memset(&g->shards, 0, sizeof(g->shards));
 	for (size_t i = 0; i < t->n_params; i++) {
 		const struct oom_param *q = &t->params[i];
@@ -107,11 +107,11 @@ void oom_program_sum(struct program *g, const struct oom_plan *p)
 const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer, bool master)
 {
 	struct oom_state_sums *sums = &g->state[optimizer][master];
+	const uint64_t bit = (uint64_t)1 << optimizer;
 
-	if (!sums->ready && oom_optimizer_sums(oom_optimizer_at((size_t)optimizer), g->tape.params,
-					       g->tape.n_params, master, oom_two_groups(&g->key), sums)) {
-		sums->ready = false;
+	if (!(g->summed[master] & bit) && oom_optimizer_sums(oom_optimizer_at((size_t)optimizer), g->tape.params,
+							     g->tape.n_params, master, oom_two_groups(&g->key), sums))
 		return NULL;
-	}
+	g->summed[master] |= bit;
 	return sums;
 }

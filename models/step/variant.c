@@ -85,26 +85,46 @@ void oom_variant_release(struct oom_variant *v)
 	memset(v, 0, sizeof(*v));
 }
 
+/* An empty place, else the one that was asked for longest ago. */
+static struct oom_variant **place_for(struct program *g, struct oom_variant **oldest)
+{
+	for (size_t i = 0; i < OOM_VARIANTS && (!*oldest || (*oldest)->used); i++)
+		if (!g->variant[i])
+			return &g->variant[i];
+	return oldest;
+}
+
+/* An empty variant in that place; NULL: out of host memory. */
+static struct oom_variant *variant_in(struct oom_evaluator *ev, struct oom_variant **place)
+{
+	if (!*place)
+		return *place = calloc(1, sizeof(**place));
+	oom_before_forget(ev, NULL, *place);
+	oom_variant_release(*place);
+	return *place;
+}
+
 enum oom_status oom_variant_for(struct oom_evaluator *ev, struct program *g,
 				const struct oom_plan *p, struct oom_variant **out,
 				struct oom_error *err)
 {
 	const uint64_t shape = oom_shape_of(p);
-	struct oom_variant *v = &g->variant[0];
+	struct oom_variant **place = &g->variant[0], *v;
 	enum oom_status st = OOM_OK;
 
-	for (size_t i = 0; i < OOM_VARIANTS; i++) {
-		struct oom_variant *w = &g->variant[i];
+	for (size_t i = 0; i < OOM_VARIANTS && g->variant[i]; i++) {
+		struct oom_variant *w = g->variant[i];
 
 		if (w->tape && w->shape == shape) {
 			w->used = ++ev->clock;
 			*out = w;
 			return OOM_OK;
 		}
-		v = w->used < v->used ? w : v;
+		place = w->used < (*place)->used ? &g->variant[i] : place;
 	}
-	oom_before_forget(ev, NULL, v);
-	oom_variant_release(v);
+	v = variant_in(ev, place_for(g, place));
+	if (!v)
+		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	v->shape = shape;
 	v->tape = &g->tape;
 	v->used = ++ev->clock;
