@@ -58,36 +58,97 @@ static int32_t best(const struct oom_replay *r, uint64_t size, unsigned pool)
 
 /* ---- what is asked ---- */
 
-int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stream stream)
+/* The first bytes of a free block that is larger become one of their own before it: the rest keeps the record.  There
+ * is a spare record. */
+OOM_INLINE int32_t cut_front(struct oom_replay *r, int32_t b, uint64_t size)
 {
-	const uint64_t size = oom_block(bytes ? bytes : 1);
-	const bool small = size <= MIB;
-	const unsigned pool = 2 * (unsigned)stream + small;
-	uint64_t rest;
-	int32_t b;
+	const int32_t n = r->spare;
+	struct oom_ablock *const front = &r->blocks[n], *const rest = &r->blocks[b];
+	const int32_t prev = rest->prev;
+
+	r->spare = front->next;
+	front->size = size;
+	front->addr = rest->addr;
+	front->prev = prev;
+	front->next = b;
+	front->state = USED;
+	front->pool = rest->pool;
+	rest->size -= size;
+	rest->addr += size;
+	rest->prev = n;
+	if (prev >= 0)
+		r->blocks[prev].next = n;
+	else if (r->pool[rest->pool].head == b)
+		r->pool[rest->pool].head = n;
+	return n;
+}
+
+/* Whether what a free block is larger than a request becomes a block of its own. */
+OOM_INLINE bool splits(const struct oom_replay *r, uint64_t rest, uint64_t size, bool small)
+{
+	return r->rules.expandable || small ? rest >= OOM_BLOCK :
+					      rest > MIB && (!r->rules.max_split || size < r->rules.max_split);
+}
+
+/* What takes more than best fit: the rules of PYTORCH_CUDA_ALLOC_CONF, memory from the card, records of blocks. */
+static __attribute__((noinline)) int32_t allocate_anew(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	struct oom_free_set *set = &r->pool[pool].free;
+	int32_t b, n;
 
 	if (r->failed)
 		/* out of host memory: the lists can no longer be trusted */
 		return -1;
+	if (r->spare < 0 && !block_spares(r))
+		return -1;
 	b = best(r, size, pool);
 	if (b >= 0)
-		block_take(r, b);
+		oom_free_remove(set, r->blocks, b);
 	else
 		b = oom_obtain(r, size, pool);
 	if (b < 0)
 		return -1;
-	rest = r->blocks[b].size - size;
-	if (r->rules.expandable || small ?
-		    rest >= 512 :
-		    rest > MIB && (!r->rules.max_split || size < r->rules.max_split)) {
-		const int32_t n = block_cut(r, b, size);
-
-		if (n < 0)
-			return -1;
-		block_insert(r, n);
+	if (!splits(r, r->blocks[b].size - size, size, block_is_small(pool))) {
+		r->blocks[b].state = USED;
+		return b;
 	}
-	r->blocks[b].state = USED;
-	return b;
+	if (r->spare < 0 && !block_spares(r))
+		return -1;
+	n = cut_front(r, b, size);
+	oom_free_insert(set, r->blocks, b);
+	return n;
+}
+
+OOM_INLINE int32_t allocate(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	struct oom_free_set *const set = &r->pool[pool].free;
+	int32_t b, n;
+
+	if (r->failed || !r->plain || r->spare < 0)
+		return allocate_anew(r, size, pool);
+	b = oom_free_find(set, r->blocks, size);
+	if (b < 0)
+		return allocate_anew(r, size, pool);
+	oom_free_remove(set, r->blocks, b);
+	if (r->blocks[b].size - size < (block_is_small(pool) ? OOM_BLOCK : MIB + 1)) {
+		r->blocks[b].state = USED;
+		return b;
+	}
+	n = cut_front(r, b, size);
+	oom_free_insert(set, r->blocks, b);
+	return n;
+}
+
+int32_t oom_allocate_block(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	return allocate(r, size, pool);
+}
+
+int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stream stream)
+{
+	const uint64_t size = oom_block(bytes ? bytes : 1);
+
+	return allocate(r, size, oom_pool_of(size, stream));
 }
 
 int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
@@ -97,27 +158,30 @@ int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
 
 void oom_free(struct oom_replay *r, int32_t b)
 {
+	struct oom_ablock *const blocks = r->blocks;
+	struct oom_free_set *set;
 	int32_t n, p;
 
 	if (b < 0 || r->failed)
 		return;
-	if (r->blocks[b].state != USED) {       /* twice: the trace is not one; give up, do not guess */
+	if (blocks[b].state != USED) {          /* twice: the trace is not one; give up, do not guess */
 		r->failed = r->given_up = true;
 		return;
 	}
-	r->blocks[b].state = FREE;
-	n = r->blocks[b].next;
-	p = r->blocks[b].prev;
-	if (n >= 0 && r->blocks[n].state == FREE) {
-		block_take(r, n);
+	set = &r->pool[blocks[b].pool].free;
+	n = blocks[b].next;
+	p = blocks[b].prev;
+	blocks[b].state = FREE;
+	if (n >= 0 && blocks[n].state == FREE) {
+		oom_free_remove(set, blocks, n);
 		block_absorb(r, b);
 	}
-	if (p >= 0 && r->blocks[p].state == FREE) {
-		block_take(r, p);
+	if (p >= 0 && blocks[p].state == FREE) {
+		oom_free_remove(set, blocks, p);
 		block_absorb(r, p);
 		b = p;
 	}
-	block_insert(r, b);
+	oom_free_insert(set, blocks, b);
 }
 
 uint64_t oom_replay_mark(const struct oom_replay *r)
@@ -146,6 +210,7 @@ void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules)
 	}
 	r->top = r->reserved = r->peak = 0;
 	r->rules = *rules;
+	r->plain = !rules->expandable && !rules->max_split;
 	r->retries = 0;
 	r->failed = r->given_up = r->died = false;
 }

@@ -9,19 +9,20 @@
 struct oom_ablock {
 	uint64_t size, addr;
 	int32_t prev, next;             /* neighbours in the segment, or arena; -1: none */
-	int32_t less, more;             /* of a free block: its neighbours in its class of the free set */
+	int32_t less, more;             /* of a free block: its neighbours in its bin of the free set */
+	uint16_t bin;                   /* of a block in the free set: the list that it hangs in */
 	uint8_t state, pool;
 };
 /* The free blocks of a pool by (size, address), as c10's BlockComparatorSize orders them: lists of blocks of
- * about a size, sixteen classes an octave, and which of them have any. */
-enum { OOM_OCTAVES = 64, OOM_CLASSES = 16 };
+ * about a size, sixteen an octave, and which of them have any. */
+enum { OOM_BINS = 1024, OOM_BIN_WORDS = OOM_BINS / 64 };
 struct oom_free_set {
-	uint64_t octaves;               /* bit k: octave k has blocks */
-	uint16_t classes[OOM_OCTAVES];  /* bit k: its class k has */
-	/* of a class that has any: its first block, and the one put in last, near which the next may belong */
-	struct oom_free_class {
+	uint64_t words;                 /* bit k: word k has a bit */
+	uint64_t word[OOM_BIN_WORDS];   /* bit k of word i: bin 64 i + k has blocks */
+	/* of a bin that has any: its first block, and the one put in last, near which the next may belong */
+	struct oom_free_bin {
 		int32_t first, hand;
-	} list[OOM_OCTAVES][OOM_CLASSES];
+	} bin[OOM_BINS];
 };
 
 /* Streams have pools of their own: what was freed on one serves no other. */
@@ -49,6 +50,7 @@ struct oom_replay {
 		size_t holes;           /* blocks of the arena that are not mapped */
 	} pool[OOM_POOLS];
 	struct oom_alloc_rules rules;
+	bool plain;                     /* the rules ask for best fit alone */
 	/* out of host memory; the trace frees twice; the card is full even without cached segments */
 	bool failed, given_up, died;
 	uint32_t retries;               /* requests that had cached segments released first */
@@ -60,6 +62,12 @@ void oom_replay_release(struct oom_replay *r);
 /* A block of at least so many bytes, or -1 when it has failed. */
 int32_t oom_allocate(struct oom_replay *r, uint64_t bytes);
 int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stream stream);
+/* The same where the size is rounded, and the pool is known. */
+int32_t oom_allocate_block(struct oom_replay *r, uint64_t size, unsigned pool);
+static inline unsigned oom_pool_of(uint64_t size, enum oom_cuda_stream stream)
+{
+	return 2 * (unsigned)stream + (size <= (uint64_t)1 << 20);
+}
 /* A number for what is free where, to compare with another moment's. */
 uint64_t oom_replay_mark(const struct oom_replay *r);
 static inline uint64_t oom_mark(uint64_t h, uint64_t n)

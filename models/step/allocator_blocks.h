@@ -41,20 +41,27 @@ static inline void block_take(struct oom_replay *r, int32_t i)
 	oom_free_remove(&r->pool[r->blocks[i].pool].free, r->blocks, i);
 }
 
+/* More records that no block has; false, and the replay has failed: out of host memory. */
+static inline bool block_spares(struct oom_replay *r)
+{
+	if (!block_room(r, (void **)&r->blocks, &r->cap_blocks, r->n_blocks + 1, sizeof(*r->blocks)))
+		return false;
+	/* a few at a time: what no block has is not touched */
+	for (int k = 0; k < 32 && r->n_blocks < r->cap_blocks; k++) {
+		r->blocks[r->n_blocks] = (struct oom_ablock){.next = r->spare, .state = FREE};
+		r->spare = (int32_t)r->n_blocks++;
+	}
+	return true;
+}
+
 /* The record of a free block that is in no list yet; -1: out of host memory. */
 static inline int32_t block_new(struct oom_replay *r, uint64_t size, uint64_t addr, unsigned pool)
 {
-	int32_t i;
+	const int32_t i = r->spare < 0 && !block_spares(r) ? -1 : r->spare;
 
-	if (r->spare >= 0) {
-		i = r->spare;
-		r->spare = r->blocks[i].next;
-	} else {
-		if (!block_room(r, (void **)&r->blocks, &r->cap_blocks, r->n_blocks + 1,
-			  sizeof(*r->blocks)))
-			return -1;
-		i = (int32_t)r->n_blocks++;
-	}
+	if (i < 0)
+		return -1;
+	r->spare = r->blocks[i].next;
 	r->blocks[i] = (struct oom_ablock){
 		.size = size, .addr = addr, .prev = -1, .next = -1, .less = -1, .more = -1, .state = FREE,
 		.pool = (uint8_t)pool};

@@ -14,6 +14,8 @@ struct playing {
 	uint32_t there;                         /* holdings, a bit each */
 	int32_t held[OOM_MAX_HOLDINGS];         /* the block of what lies in one */
 	bool first;                             /* step */
+	bool settled;                           /* a micro-batch that adds to gradients ended where it had begun, ... */
+	uint64_t there_again;                   /* ... which was there (mark in replay.c) */
 	int32_t waiting;                        /* gathered parameters that the allocator does not have back yet */
 	/* of a later rank: the buckets that it has been sent while FSDP1 wraps; NULL: they are free at once */
 	int32_t *sent;

@@ -10,6 +10,7 @@
 
 #include "ops/ops.h"
 #include "step/program.h"
+#include "tape/round.h"
 
 /* Some ten thousand layers: beyond them a replay takes seconds. */
 enum { MOST_EVENTS = 4000000 };
@@ -19,8 +20,7 @@ void oom_player_release(struct oom_player *p)
 	if (!p)
 		return;
 	oom_replay_release(&p->allocator);
-	free(p->block);
-	free(p->bytes);
+	free(p->row);
 	free(p->grad);
 	free(p->parts);
 	free(p->moved);
@@ -67,19 +67,17 @@ int32_t *oom_player_slots(struct oom_player *p, size_t n)
 
 static bool room(struct oom_player *p, const struct oom_tape *t)
 {
-	int32_t *a, *b, *m;
-	uint64_t *c;
+	int32_t *b, *m;
+	struct oom_played *a;
 	struct oom_param *q;
 	struct oom_wrapped *w;
 
 	if (t->n_rows > p->cap) {
-		a = realloc(p->block, t->n_rows * sizeof(*a));
-		p->block = a ? a : p->block;
+		a = realloc(p->row, t->n_rows * sizeof(*a));
+		p->row = a ? a : p->row;
 		b = realloc(p->grad, t->n_rows * sizeof(*b));
 		p->grad = b ? b : p->grad;
-		c = realloc(p->bytes, t->n_rows * sizeof(*c));
-		p->bytes = c ? c : p->bytes;
-		if (!a || !b || !c)
+		if (!a || !b)
 			return false;
 		p->cap = t->n_rows;
 	}
@@ -100,7 +98,7 @@ static bool room(struct oom_player *p, const struct oom_tape *t)
 		p->cap_units = t->n_units + 1;
 	}
 	for (size_t i = 0; i < t->n_rows; i++)
-		p->block[i] = p->grad[i] = -1;
+		p->grad[i] = -1;
 	return true;
 }
 
@@ -127,10 +125,15 @@ static void measure_rows(struct playing *g)
 		mono[i] = oom_mono_now(t, (uint16_t)i);
 	for (size_t i = 0; i < t->n_rows; i++) {
 		const struct oom_row *row = &t->rows[i];
+		const uint64_t bytes = oom_shared_bytes(mono[row->mono] * row->width *
+								oom_dtype_bytes((enum oom_dtype)row->dt),
+							(enum oom_share)row->share, g->s->ranks),
+			       size = oom_block(bytes ? bytes : 1);
 
-		g->p->bytes[i] = oom_shared_bytes(mono[row->mono] * row->width *
-							  oom_dtype_bytes((enum oom_dtype)row->dt),
-						  (enum oom_share)row->share, g->s->ranks);
+		g->p->row[i] = (struct oom_played){.size = size,
+						   .block = -1,
+						   .pool = (uint8_t)oom_pool_of(size, (enum oom_cuda_stream)row->stream),
+						   .gathered = row->stream == OOM_GATHERS};
 	}
 }
 
@@ -146,37 +149,37 @@ static void give_back(struct playing *g, int32_t block, bool late)
 
 static void play(struct playing *g, enum oom_stream_id stream, bool again)
 {
-	const struct oom_tape *t = g->v->tape;
-	const struct oom_stream *s = &t->streams[stream];
+	const struct oom_stream *s = &g->v->tape->streams[stream];
 	struct oom_replay *r = playing_allocator(g);
-	const bool late = g->s->gathers_wait && stream == OOM_STREAM_FWD;
-	int64_t part = stream == OOM_STREAM_BWD ? (int64_t)t->n_units : BEFORE_ALL;
+	struct oom_played *const rows = g->p->row;
+	const bool late = g->s->gathers_wait && stream == OOM_STREAM_FWD, whole = g->s->chain.whole;
+	int64_t part = stream == OOM_STREAM_BWD ? (int64_t)g->v->tape->n_units : BEFORE_ALL;
 	bool ours = oom_playing_mine(g, part);
 
-	for (size_t i = 0; i < s->n && !r->failed; i++) {
-		const int32_t row = s->ev[i] >> 2;
+	for (const int32_t *ev = s->ev, *end = ev + s->n; ev < end && !r->failed; ev++) {
+		struct oom_played *row;
 
-		if (oom_ev_is_unit(s->ev[i])) {
-			part = part_after(g, stream, part, s->ev[i]);
-			ours = oom_playing_mine(g, part);
-		}
-		if (s->ev[i] < 0)
+		if (*ev < 0) {
+			if (!whole && oom_ev_is_unit(*ev)) {
+				part = part_after(g, stream, part, *ev);
+				ours = oom_playing_mine(g, part);
+			}
 			continue;
-		switch (s->ev[i] & 3) {
+		}
+		row = &rows[*ev >> 2];
+		switch (*ev & 3) {
 		case OOM_EV_ALLOC:
-			if (!ours)
-				break;          /* another rank's: its block stays -1 */
-			g->p->block[row] = oom_allocate_on(r, g->p->bytes[row],
-							   (enum oom_cuda_stream)t->rows[row].stream);
+			if (ours)       /* another rank's: its block stays -1 */
+				row->block = oom_allocate_block(r, row->size, row->pool);
 			break;
 		case OOM_EV_FREE: case OOM_EV_FREE_ALL:
-			give_back(g, g->p->block[row], late && t->rows[row].stream == OOM_GATHERS);
+			give_back(g, row->block, late && row->gathered);
 			break;
 		case OOM_EV_GRAD:
 			if (again)
-				oom_free(r, g->p->block[row]);
+				oom_free(r, row->block);
 			else
-				g->p->grad[row] = g->p->block[row];
+				g->p->grad[*ev >> 2] = row->block;
 			break;
 		}
 	}
@@ -314,6 +317,29 @@ static uint64_t mark(const struct playing *g)
 	return oom_mark(h, g->there);
 }
 
+/* Whether a backward pass leaves gradients, which the next one adds to. */
+static bool keeps_grads(const struct playing *g)
+{
+	const struct oom_stream *s = &g->v->tape->streams[OOM_STREAM_BWD];
+
+	for (size_t i = 0; i < s->n; i++)
+		if (s->ev[i] >= 0 && (s->ev[i] & 3) == OOM_EV_GRAD)
+			return true;
+	return false;
+}
+
+static void micro_batch(struct playing *g, bool again)
+{
+	oom_playing_go(g, OOM_AT_FORWARD);
+	oom_playing_come(g, OOM_AT_FORWARD);
+	play(g, OOM_STREAM_FWD, false);
+	oom_playing_come(g, OOM_AT_OUTPUT);
+	give_back(g, -1, true);
+	oom_playing_go(g, OOM_AT_BACKWARD);
+	oom_playing_come(g, OOM_AT_BACKWARD);
+	play(g, OOM_STREAM_BWD, again);
+}
+
 static void training_step(struct playing *g)
 {
 	/* later micro-batches repeat the third */
@@ -321,18 +347,17 @@ static void training_step(struct playing *g)
 	uint64_t before = 0;
 
 	for (int64_t m = 0; m < micro; m++) {
-		if (m == 1)
-			before = mark(g);
-		else if (m == 2 && mark(g) == before)
-			break;                  /* the third repeats the second */
-		oom_playing_go(g, OOM_AT_FORWARD);
-		oom_playing_come(g, OOM_AT_FORWARD);
-		play(g, OOM_STREAM_FWD, false);
-		oom_playing_come(g, OOM_AT_OUTPUT);
-		give_back(g, -1, true);
-		oom_playing_go(g, OOM_AT_BACKWARD);
-		oom_playing_come(g, OOM_AT_BACKWARD);
-		play(g, OOM_STREAM_BWD, m > 0 || (!g->first && g->s->grads_stay));
+		const bool again = m > 0 || (!g->first && (g->s->grads_stay || (g->settled && !keeps_grads(g))));
+		const uint64_t now = micro > 1 ? mark(g) : 0;
+
+		if (m == 2 && now == before) {          /* the third repeats the second */
+			g->settled = true;
+			g->there_again = now;
+		}
+		if (again && g->settled && now == g->there_again)
+			break;                          /* and so do all that begin there */
+		before = now;
+		micro_batch(g, again);
 	}
 	oom_playing_go(g, OOM_AT_STEP);
 	oom_playing_come(g, OOM_AT_STEP);

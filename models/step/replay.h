@@ -12,11 +12,18 @@ struct oom_wrapped {
 	uint64_t bytes;
 };
 
+/* A row as it is played. */
+struct oom_played {
+	uint64_t size;                  /* in blocks of the allocator */
+	int32_t block;                  /* or -1 */
+	uint8_t pool;
+	bool gathered;                  /* on the stream that gathers */
+};
+
 /* The memory of replays.  Zero-initialise it; it is kept from one replay to the next. */
 struct oom_player {
 	struct oom_replay allocator;
-	int32_t *block;                 /* of each row, or -1 */
-	uint64_t *bytes;                /* of each row */
+	struct oom_played *row;
 	int32_t *grad;                  /* the block of each gradient that waits for the step, or -1 */
 	size_t cap;
 	struct oom_param *parts;        /* the parameters as this rank's shards */
