@@ -36,15 +36,15 @@ static uint64_t could_be(const struct oom_replay *r, int32_t b)
 /* The smallest free block that is large enough, the lowest of them (get_free_block); -1: there is none. */
 static int32_t best(const struct oom_replay *r, uint64_t size, unsigned pool)
 {
-	const struct oom_free_set *set = &r->pool[pool].free;
+	const struct oom_free_set *set = &r->free;
 	const uint64_t split = r->rules.max_split;
-	int32_t b = oom_free_find(set, r->blocks, size);
+	int32_t b = oom_free_find(set, r->blocks, pool, size);
 	uint64_t got;
 
 	if (b < 0)
 		return -1;
 	while (r->rules.expandable) {
-		const int32_t next = oom_free_next(set, r->blocks, b);
+		const int32_t next = oom_free_next(set, r->blocks, pool, b);
 
 		if (next < 0 || could_be(r, next) >= could_be(r, b))
 			break;
@@ -58,42 +58,10 @@ static int32_t best(const struct oom_replay *r, uint64_t size, unsigned pool)
 
 /* ---- what is asked ---- */
 
-/* The first bytes of a free block that is larger become one of their own before it: the rest keeps the record.  There
- * is a spare record. */
-OOM_INLINE int32_t cut_front(struct oom_replay *r, int32_t b, uint64_t size)
-{
-	const int32_t n = r->spare;
-	struct oom_ablock *const front = &r->blocks[n], *const rest = &r->blocks[b];
-	const int32_t prev = rest->prev;
-
-	r->spare = front->next;
-	front->size = size;
-	front->addr = rest->addr;
-	front->prev = prev;
-	front->next = b;
-	front->state = USED;
-	front->pool = rest->pool;
-	rest->size -= size;
-	rest->addr += size;
-	rest->prev = n;
-	if (prev >= 0)
-		r->blocks[prev].next = n;
-	else if (r->pool[rest->pool].head == b)
-		r->pool[rest->pool].head = n;
-	return n;
-}
-
-/* Whether what a free block is larger than a request becomes a block of its own. */
-OOM_INLINE bool splits(const struct oom_replay *r, uint64_t rest, uint64_t size, bool small)
-{
-	return r->rules.expandable || small ? rest >= OOM_BLOCK :
-					      rest > MIB && (!r->rules.max_split || size < r->rules.max_split);
-}
-
 /* What takes more than best fit: the rules of PYTORCH_CUDA_ALLOC_CONF, memory from the card, records of blocks. */
-static __attribute__((noinline)) int32_t allocate_anew(struct oom_replay *r, uint64_t size, unsigned pool)
+int32_t oom_allocate_anew(struct oom_replay *r, uint64_t size, unsigned pool)
 {
-	struct oom_free_set *set = &r->pool[pool].free;
+	struct oom_free_set *set = &r->free;
 	int32_t b, n;
 
 	if (r->failed)
@@ -108,47 +76,23 @@ static __attribute__((noinline)) int32_t allocate_anew(struct oom_replay *r, uin
 		b = oom_obtain(r, size, pool);
 	if (b < 0)
 		return -1;
-	if (!splits(r, r->blocks[b].size - size, size, block_is_small(pool))) {
+	if (r->blocks[b].size - size < r->least_rest[block_is_small(pool)] ||
+	    (r->rules.max_split && size >= r->rules.max_split && !r->rules.expandable && !block_is_small(pool))) {
 		r->blocks[b].state = USED;
 		return b;
 	}
 	if (r->spare < 0 && !block_spares(r))
 		return -1;
-	n = cut_front(r, b, size);
+	n = block_cut_front(r, b, size);
 	oom_free_insert(set, r->blocks, b);
 	return n;
-}
-
-OOM_INLINE int32_t allocate(struct oom_replay *r, uint64_t size, unsigned pool)
-{
-	struct oom_free_set *const set = &r->pool[pool].free;
-	int32_t b, n;
-
-	if (r->failed || !r->plain || r->spare < 0)
-		return allocate_anew(r, size, pool);
-	b = oom_free_find(set, r->blocks, size);
-	if (b < 0)
-		return allocate_anew(r, size, pool);
-	oom_free_remove(set, r->blocks, b);
-	if (r->blocks[b].size - size < (block_is_small(pool) ? OOM_BLOCK : MIB + 1)) {
-		r->blocks[b].state = USED;
-		return b;
-	}
-	n = cut_front(r, b, size);
-	oom_free_insert(set, r->blocks, b);
-	return n;
-}
-
-int32_t oom_allocate_block(struct oom_replay *r, uint64_t size, unsigned pool)
-{
-	return allocate(r, size, pool);
 }
 
 int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stream stream)
 {
 	const uint64_t size = oom_block(bytes ? bytes : 1);
 
-	return allocate(r, size, oom_pool_of(size, stream));
+	return r->failed ? -1 : block_serve(r, size, oom_pool_of(size, stream));
 }
 
 int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
@@ -158,30 +102,7 @@ int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)
 
 void oom_free(struct oom_replay *r, int32_t b)
 {
-	struct oom_ablock *const blocks = r->blocks;
-	struct oom_free_set *set;
-	int32_t n, p;
-
-	if (b < 0 || r->failed)
-		return;
-	if (blocks[b].state != USED) {          /* twice: the trace is not one; give up, do not guess */
-		r->failed = r->given_up = true;
-		return;
-	}
-	set = &r->pool[blocks[b].pool].free;
-	n = blocks[b].next;
-	p = blocks[b].prev;
-	blocks[b].state = FREE;
-	if (n >= 0 && blocks[n].state == FREE) {
-		oom_free_remove(set, blocks, n);
-		block_absorb(r, b);
-	}
-	if (p >= 0 && blocks[p].state == FREE) {
-		oom_free_remove(set, blocks, p);
-		block_absorb(r, p);
-		b = p;
-	}
-	oom_free_insert(set, blocks, b);
+	block_release(r, b);
 }
 
 uint64_t oom_replay_mark(const struct oom_replay *r)
@@ -189,10 +110,10 @@ uint64_t oom_replay_mark(const struct oom_replay *r)
 	uint64_t h = oom_mark(oom_mark(r->reserved, r->top), r->retries);
 
 	for (unsigned k = 0; k < OOM_POOLS; k++) {
-		const struct oom_free_set *set = &r->pool[k].free;
+		const struct oom_free_set *set = &r->free;
 
 		h = oom_mark(oom_mark(h, r->pool[k].end), r->pool[k].holes);
-		for (int32_t b = -1; (b = oom_free_next(set, r->blocks, b)) >= 0;)
+		for (int32_t b = -1; (b = oom_free_next(set, r->blocks, k, b)) >= 0;)
 			h = oom_mark(oom_mark(h, r->blocks[b].size), r->blocks[b].addr);
 	}
 	return h;
@@ -202,15 +123,16 @@ void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules)
 {
 	r->n_blocks = 0;
 	r->spare = -1;
+	oom_free_clear(&r->free);
 	for (int k = 0; k < OOM_POOLS; k++) {
-		oom_free_clear(&r->pool[k].free);
 		r->pool[k].head = r->pool[k].tail = -1;
 		r->pool[k].end = 0;
 		r->pool[k].holes = 0;
 	}
 	r->top = r->reserved = r->peak = 0;
 	r->rules = *rules;
-	r->plain = !rules->expandable && !rules->max_split;
+	r->least_rest[true] = OOM_BLOCK;
+	r->least_rest[false] = rules->expandable ? OOM_BLOCK : MIB + 1;
 	r->retries = 0;
 	r->failed = r->given_up = r->died = false;
 }

@@ -13,21 +13,22 @@ struct oom_ablock {
 	uint16_t bin;                   /* of a block in the free set: the list that it hangs in */
 	uint8_t state, pool;
 };
-/* The free blocks of a pool by (size, address), as c10's BlockComparatorSize orders them: lists of blocks of
- * about a size, sixteen an octave, and which of them have any. */
-enum { OOM_BINS = 1024, OOM_BIN_WORDS = OOM_BINS / 64 };
-struct oom_free_set {
-	uint64_t words;                 /* bit k: word k has a bit */
-	uint64_t word[OOM_BIN_WORDS];   /* bit k of word i: bin 64 i + k has blocks */
-	/* of a bin that has any: its first block, and the one put in last, near which the next may belong */
-	struct oom_free_bin {
-		int32_t first, hand;
-	} bin[OOM_BINS];
-};
 
 /* Streams have pools of their own: what was freed on one serves no other. */
 enum oom_cuda_stream { OOM_COMPUTE, OOM_GATHERS, OOM_REDUCES, OOM_BEFORE_GATHERS, OOM_CUDA_STREAMS };
 enum { OOM_POOLS = 2 * OOM_CUDA_STREAMS };
+
+/* The free blocks of each pool by (size, address), as c10's BlockComparatorSize orders them: lists of blocks of
+ * about a size, sixteen an octave, and which of them have any.  A pool's bins lie together. */
+enum { OOM_BINS = 1024, OOM_BIN_WORDS = OOM_BINS / 64 };
+struct oom_free_set {
+	uint64_t words[OOM_POOLS];                      /* bit k: word k of the pool has a bit */
+	uint64_t word[OOM_POOLS * OOM_BIN_WORDS];       /* bit k of word i: bin 64 i + k has blocks */
+	/* of a bin that has any: its first block, and the one put in last, near which the next may belong */
+	struct oom_free_bin {
+		int32_t first, hand;
+	} bin[OOM_POOLS * OOM_BINS];
+};
 
 /* PYTORCH_CUDA_ALLOC_CONF, and the card. */
 struct oom_alloc_rules {
@@ -44,17 +45,18 @@ struct oom_replay {
 	int32_t *list;                  /* of blocks, while cached ones are released */
 	size_t cap_list;
 	struct oom_pool {
-		struct oom_free_set free;
 		int32_t head, tail;     /* expandable: first and last block of the arena */
 		uint64_t end;           /* address behind the last */
 		size_t holes;           /* blocks of the arena that are not mapped */
 	} pool[OOM_POOLS];
 	struct oom_alloc_rules rules;
-	bool plain;                     /* the rules ask for best fit alone */
+	/* bytes from which the rest of a block that is cut is one of its own, by whether the pool is the small one */
+	uint64_t least_rest[2];
 	/* out of host memory; the trace frees twice; the card is full even without cached segments */
 	bool failed, given_up, died;
 	uint32_t retries;               /* requests that had cached segments released first */
 	uint64_t top, reserved, peak;
+	struct oom_free_set free;       /* last, as its bins need not be zeroed */
 };
 /* Empties it, keeping its memory. */
 void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules);
@@ -62,8 +64,7 @@ void oom_replay_release(struct oom_replay *r);
 /* A block of at least so many bytes, or -1 when it has failed. */
 int32_t oom_allocate(struct oom_replay *r, uint64_t bytes);
 int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stream stream);
-/* The same where the size is rounded, and the pool is known. */
-int32_t oom_allocate_block(struct oom_replay *r, uint64_t size, unsigned pool);
+/* By the rounded size. */
 static inline unsigned oom_pool_of(uint64_t size, enum oom_cuda_stream stream)
 {
 	return 2 * (unsigned)stream + (size <= (uint64_t)1 << 20);

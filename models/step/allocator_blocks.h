@@ -32,13 +32,13 @@ static inline bool block_room(struct oom_replay *r, void **p, size_t *cap, size_
 /* Puts a free block into its pool's set. */
 static inline void block_insert(struct oom_replay *r, int32_t i)
 {
-	oom_free_insert(&r->pool[r->blocks[i].pool].free, r->blocks, i);
+	oom_free_insert(&r->free, r->blocks, i);
 }
 
 /* Takes a free block out of its set, before anything about it changes. */
 static inline void block_take(struct oom_replay *r, int32_t i)
 {
-	oom_free_remove(&r->pool[r->blocks[i].pool].free, r->blocks, i);
+	oom_free_remove(&r->free, r->blocks, i);
 }
 
 /* More records that no block has; false, and the replay has failed: out of host memory. */
@@ -126,5 +126,89 @@ static inline bool block_is_small(unsigned pool)
 /* Memory from the card for a request that no free block serves: a free block of at least that size, which is
  * in no set.  -1: the card is full, even without what was cached. */
 int32_t oom_obtain(struct oom_replay *r, uint64_t size, unsigned pool);
+
+/* The blocks behind one that cannot grow are no better than it. */
+OOM_INLINE bool block_may_grow(const struct oom_replay *r, int32_t b)
+{
+	const int32_t next = r->blocks[b].next;
+
+	return next < 0 || r->blocks[next].state == HOLE;
+}
+
+/* The first bytes of a free block that is larger become one of their own before it: the rest keeps the record.  There
+ * is a spare record. */
+OOM_INLINE int32_t block_cut_front(struct oom_replay *r, int32_t b, uint64_t size)
+{
+	const int32_t n = r->spare;
+	struct oom_ablock *const front = &r->blocks[n], *const rest = &r->blocks[b];
+	const int32_t prev = rest->prev;
+
+	r->spare = front->next;
+	front->size = size;
+	front->addr = rest->addr;
+	front->prev = prev;
+	front->next = b;
+	front->state = USED;
+	front->pool = rest->pool;
+	rest->size -= size;
+	rest->addr += size;
+	rest->prev = n;
+	if (prev >= 0)
+		r->blocks[prev].next = n;
+	else if (r->pool[rest->pool].head == b)
+		r->pool[rest->pool].head = n;
+	return n;
+}
+
+/* What takes more than best fit: the rules of PYTORCH_CUDA_ALLOC_CONF, memory from the card, records of blocks. */
+int32_t oom_allocate_anew(struct oom_replay *r, uint64_t size, unsigned pool);
+
+/* A block of that size, which is rounded; the replay has not failed. */
+OOM_INLINE int32_t block_serve(struct oom_replay *r, uint64_t size, unsigned pool)
+{
+	struct oom_free_set *const set = &r->free;
+	int32_t b, n;
+
+	if (r->rules.max_split || r->spare < 0)
+		return oom_allocate_anew(r, size, pool);
+	b = oom_free_find(set, r->blocks, pool, size);
+	if (b < 0 || (r->rules.expandable && block_may_grow(r, b)))
+		return oom_allocate_anew(r, size, pool);
+	oom_free_remove(set, r->blocks, b);
+	if (r->blocks[b].size - size < r->least_rest[block_is_small(pool)]) {
+		r->blocks[b].state = USED;
+		return b;
+	}
+	n = block_cut_front(r, b, size);
+	oom_free_insert(set, r->blocks, b);
+	return n;
+}
+
+OOM_INLINE void block_release(struct oom_replay *r, int32_t b)
+{
+	struct oom_ablock *const blocks = r->blocks;
+	struct oom_free_set *const set = &r->free;
+	int32_t n, p;
+
+	if (b < 0 || r->failed)
+		return;
+	if (blocks[b].state != USED) {          /* twice: the trace is not one; give up, do not guess */
+		r->failed = r->given_up = true;
+		return;
+	}
+	n = blocks[b].next;
+	p = blocks[b].prev;
+	blocks[b].state = FREE;
+	if (n >= 0 && blocks[n].state == FREE) {
+		oom_free_remove(set, blocks, n);
+		block_absorb(r, b);
+	}
+	if (p >= 0 && blocks[p].state == FREE) {
+		oom_free_remove(set, blocks, p);
+		block_absorb(r, p);
+		b = p;
+	}
+	oom_free_insert(set, blocks, b);
+}
 
 #endif

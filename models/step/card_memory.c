@@ -196,10 +196,10 @@ static void unmap(struct oom_replay *r, int32_t b)
 static void release_cached(struct oom_replay *r)
 {
 	for (unsigned k = 0; k < OOM_POOLS; k++) {
-		const struct oom_free_set *set = &r->pool[k].free;
+		const struct oom_free_set *set = &r->free;
 		size_t n = 0;
 
-		for (int32_t b = -1; (b = oom_free_next(set, r->blocks, b)) >= 0;) {
+		for (int32_t b = -1; (b = oom_free_next(set, r->blocks, k, b)) >= 0;) {
 			if (!r->rules.expandable && !is_whole(r, b))
 				continue;
 			if (!block_room(r, (void **)&r->list, &r->cap_list, n + 1, sizeof(*r->list)))
@@ -219,18 +219,18 @@ static void release_cached(struct oom_replay *r)
 static bool release_oversized(struct oom_replay *r, uint64_t size, unsigned pool)
 {
 	const uint64_t least = r->rules.max_split, key = size < least ? least : size;
-	const struct oom_free_set *set = &r->pool[pool].free;
+	const struct oom_free_set *set = &r->free;
 	uint64_t released = 0;
 	int32_t b;
 
 	if (!least || r->rules.expandable)
 		return false;
-	b = oom_free_find(set, r->blocks, key);
+	b = oom_free_find(set, r->blocks, pool, key);
 	if (b >= 0) {
 		give_back(r, b);
 		return true;
 	}
-	while (released < key && (b = oom_free_last(set, r->blocks)) >= 0) {
+	while (released < key && (b = oom_free_last(set, r->blocks, pool)) >= 0) {
 		if (r->blocks[b].size < least || !is_whole(r, b))
 			break;
 		released += r->blocks[b].size;

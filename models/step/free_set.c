@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-int32_t oom_free_last(const struct oom_free_set *set, const struct oom_ablock *blocks)
+int32_t oom_free_last(const struct oom_free_set *set, const struct oom_ablock *blocks, unsigned pool)
 {
 	unsigned word;
 	int32_t b;
 
-	if (!set->words)
+	if (!set->words[pool])
 		return -1;
-	word = 63 - (unsigned)__builtin_clzll(set->words);
+	word = OOM_BIN_WORDS * pool + 63 - (unsigned)__builtin_clzll(set->words[pool]);
 	b = set->bin[64 * word + 63 - (unsigned)__builtin_clzll(set->word[word])].first;
 	while (blocks[b].more >= 0)
 		b = blocks[b].more;
@@ -19,6 +19,6 @@ int32_t oom_free_last(const struct oom_free_set *set, const struct oom_ablock *b
 
 void oom_free_clear(struct oom_free_set *set)
 {
-	set->words = 0;
+	memset(set->words, 0, sizeof(set->words));
 	memset(set->word, 0, sizeof(set->word));
 }

@@ -1,4 +1,4 @@
-/* The free blocks of a pool, ordered by size, then address.
+/* The free blocks of each pool, ordered by size, then address.
  *
  * Blocks are linked by their own records, so nothing is allocated or moved.  What is asked for mostly comes
  * again, and is freed next to where the same was freed before: a search begins at the first block of about
@@ -14,12 +14,12 @@
 
 /* Sizes are multiples of 512: those below thirty-two of them have bins of their own, above that an octave has
  * sixteen. */
-OOM_INLINE unsigned oom_bin_of(uint64_t size)
+OOM_INLINE unsigned oom_bin_of(uint64_t size, unsigned pool)
 {
 	const uint64_t n = size / OOM_BLOCK;
 	const unsigned shift = 59 - (unsigned)__builtin_clzll(n | 16);
 
-	return 16 * shift + (unsigned)(n >> shift);
+	return OOM_BINS * pool + 16 * shift + (unsigned)(n >> shift);
 }
 
 OOM_INLINE bool oom_bin_has(const struct oom_free_set *set, unsigned bin)
@@ -39,20 +39,22 @@ OOM_INLINE int32_t oom_free_behind(const struct oom_free_set *set, unsigned bin)
 	uint64_t word = set->word[at] & ~(uint64_t)1 << bin % 64;
 
 	if (!word) {
-		const uint64_t words = set->words & ~(uint64_t)1 << at;
+		const unsigned pool = bin / OOM_BINS;
+		const uint64_t words = set->words[pool] & ~(uint64_t)1 << at % OOM_BIN_WORDS;
 
 		if (!words)
 			return -1;
-		at = (unsigned)__builtin_ctzll(words);
+		at = OOM_BIN_WORDS * pool + (unsigned)__builtin_ctzll(words);
 		word = set->word[at];
 	}
 	return set->bin[64 * at + (unsigned)__builtin_ctzll(word)].first;
 }
 
-/* The smallest block of at least `size` bytes, the lowest of these; -1: there is none. */
-OOM_INLINE int32_t oom_free_find(const struct oom_free_set *set, const struct oom_ablock *blocks, uint64_t size)
+/* The pool's smallest block of at least `size` bytes, the lowest of these; -1: there is none. */
+OOM_INLINE int32_t oom_free_find(const struct oom_free_set *set, const struct oom_ablock *blocks, unsigned pool,
+				 uint64_t size)
 {
-	const unsigned bin = oom_bin_of(size);
+	const unsigned bin = oom_bin_of(size, pool);
 
 	if (oom_bin_has(set, bin))
 		for (int32_t b = set->bin[bin].first; b >= 0; b = blocks[b].more)
@@ -64,13 +66,13 @@ OOM_INLINE int32_t oom_free_find(const struct oom_free_set *set, const struct oo
 OOM_INLINE void oom_free_insert(struct oom_free_set *set, struct oom_ablock *blocks, int32_t b)
 {
 	struct oom_ablock *const x = &blocks[b];
-	const unsigned bin = oom_bin_of(x->size);
+	const unsigned bin = oom_bin_of(x->size, x->pool);
 	struct oom_free_bin *const list = &set->bin[bin];
 	int32_t less, more;
 
 	x->bin = (uint16_t)bin;
 	if (!oom_bin_has(set, bin)) {
-		set->words |= (uint64_t)1 << bin / 64;
+		set->words[x->pool] |= (uint64_t)1 << bin / 64 % OOM_BIN_WORDS;
 		set->word[bin / 64] |= (uint64_t)1 << bin % 64;
 		x->less = x->more = -1;
 		list->first = list->hand = b;
@@ -105,7 +107,7 @@ OOM_INLINE void oom_free_remove(struct oom_free_set *set, struct oom_ablock *blo
 	if ((less & more) < 0 && less == more) {        /* the only one */
 		set->word[bin / 64] &= ~((uint64_t)1 << bin % 64);
 		if (!set->word[bin / 64])
-			set->words &= ~((uint64_t)1 << bin / 64);
+			set->words[bin / OOM_BINS] &= ~((uint64_t)1 << bin / 64 % OOM_BIN_WORDS);
 		return;
 	}
 	if (less >= 0)
@@ -118,16 +120,17 @@ OOM_INLINE void oom_free_remove(struct oom_free_set *set, struct oom_ablock *blo
 		list->hand = less >= 0 ? less : more;
 }
 
-/* The block after b, or before all of them (-1); -1: none. */
-OOM_INLINE int32_t oom_free_next(const struct oom_free_set *set, const struct oom_ablock *blocks, int32_t b)
+/* The pool's block after b, or before all of them (-1); -1: none. */
+OOM_INLINE int32_t oom_free_next(const struct oom_free_set *set, const struct oom_ablock *blocks, unsigned pool,
+				 int32_t b)
 {
 	if (b < 0)
-		return oom_free_find(set, blocks, 0);
+		return oom_free_find(set, blocks, pool, 0);
 	return blocks[b].more >= 0 ? blocks[b].more : oom_free_behind(set, blocks[b].bin);
 }
 
-/* The last block: the largest, the highest of these; -1: none. */
-int32_t oom_free_last(const struct oom_free_set *set, const struct oom_ablock *blocks);
+/* The pool's last block: the largest, the highest of these; -1: none. */
+int32_t oom_free_last(const struct oom_free_set *set, const struct oom_ablock *blocks, unsigned pool);
 void oom_free_clear(struct oom_free_set *set);
 
 #endif

@@ -19,7 +19,7 @@ struct oom_evaluator *oom_evaluator_new(void)
 	struct oom_evaluator *ev = malloc(sizeof(*ev));
 
 	if (ev)
-		memset(ev, 0, offsetof(struct oom_evaluator, found));
+		memset(ev, 0, offsetof(struct oom_evaluator, player.allocator.free.bin));
 	return ev;
 }
 

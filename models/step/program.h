@@ -73,14 +73,14 @@ struct oom_evaluator {
 	void *ctx;                              /* and that of the blocks' contexts */
 	struct oom_sums *sums;                  /* and of what is counted */
 	struct program *full[FULL_SLOTS];       /* every layer recorded, for replays */
-	struct oom_player player;
 	size_t n_replayed;                      /* ever */
 	uint64_t asked;                         /* evaluations, ever */
 	bool as_asked;                          /* the one under way: no version, no engine changes its plan */
 	struct oom_before before;
 	uint64_t budget;                        /* bytes of the card being asked about; 0: of none */
 	bool verdict_only;                      /* and nothing else */
-	/* from here on: as malloc gives it until it is written */
+	struct oom_player player;
+	/* from the player's bins on: as malloc gives it until it is written */
 	oom_found found;
 	/* the last replays: the plan without what a replay does not depend on, the card, and what came
 	 * out */

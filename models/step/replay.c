@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
+#include "step/allocator_blocks.h"
 #include "step/program.h"
 #include "tape/round.h"
 
@@ -157,6 +158,7 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 	bool ours = oom_playing_mine(g, part);
 
 	for (const int32_t *ev = s->ev, *end = ev + s->n; ev < end && !r->failed; ev++) {
+		const int32_t kind = *ev & 3;
 		struct oom_played *row;
 
 		if (*ev < 0) {
@@ -167,20 +169,15 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 			continue;
 		}
 		row = &rows[*ev >> 2];
-		switch (*ev & 3) {
-		case OOM_EV_ALLOC:
+		if (kind == OOM_EV_ALLOC) {
 			if (ours)       /* another rank's: its block stays -1 */
-				row->block = oom_allocate_block(r, row->size, row->pool);
-			break;
-		case OOM_EV_FREE: case OOM_EV_FREE_ALL:
-			give_back(g, row->block, late && row->gathered);
-			break;
-		case OOM_EV_GRAD:
-			if (again)
-				oom_free(r, row->block);
-			else
-				g->p->grad[*ev >> 2] = row->block;
-			break;
+				row->block = block_serve(r, row->size, row->pool);
+		} else if (kind == OOM_EV_GRAD && !again) {
+			g->p->grad[*ev >> 2] = row->block;
+		} else if (late && row->gathered && kind != OOM_EV_GRAD) {
+			give_back(g, row->block, true);
+		} else {
+			block_release(r, row->block);
 		}
 	}
 }

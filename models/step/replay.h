@@ -22,7 +22,6 @@ struct oom_played {
 
 /* The memory of replays.  Zero-initialise it; it is kept from one replay to the next. */
 struct oom_player {
-	struct oom_replay allocator;
 	struct oom_played *row;
 	int32_t *grad;                  /* the block of each gradient that waits for the step, or -1 */
 	size_t cap;
@@ -33,6 +32,7 @@ struct oom_player {
 	size_t cap_parts;               /* of parts and moved */
 	int32_t *slot;                  /* for engines that play steps of their own */
 	size_t cap_slot;
+	struct oom_replay allocator;
 };
 void oom_player_release(struct oom_player *p);
 
