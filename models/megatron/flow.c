@@ -37,16 +37,17 @@ enum oom_status oom_mg_flow(const struct oom_megatron *m, int64_t r, struct mg_f
 			    struct oom_error *err)
 {
 	enum oom_status st;
+	struct mg_layers layers = {.known = {false, false}};
 	struct chunk_sums s;
 
 	memset(f, 0, sizeof(*f));
 	if (m->stack == OOM_MG_T5)
 		return OOM_ERR_LIMIT;
-	st = oom_megatron_rank(m, r, &f->rank, err);
+	st = oom_mg_next_rank(m, r, &layers, &f->rank, err);
 	if (st)
 		return st;
 	f->n_chunks = oom_mg_chunks(m, r, f->chunk);
-	oom_mg_add_up(m, r, f->chunk, f->n_chunks, &s);
+	oom_mg_add_up(m, r, f->chunk, f->n_chunks, &layers, &s);
 	fill_layer(m, false, &f->layer[0]);
 	if (m->experts)
 		fill_layer(m, true, &f->layer[1]);

@@ -239,8 +239,16 @@ static enum oom_status finish(const struct oom_megatron *m, struct oom_mg_rank *
 	return OOM_OK;
 }
 
+static struct mg_layer layer_of(const struct oom_megatron *m, bool moe, struct mg_layers *layers)
+{
+	if (!layers->known[moe])
+		layers->of[moe] = oom_mg_layer(m, moe, (double)m->seq, 0);
+	layers->known[moe] = true;
+	return layers->of[moe];
+}
+
 void oom_mg_add_up(const struct oom_megatron *m, int64_t r, const struct mg_chunk *c, size_t n,
-		   struct chunk_sums *s)
+		   struct mg_layers *layers, struct chunk_sums *s)
 {
 	bool dense = false, moe = false;
 
@@ -250,9 +258,9 @@ void oom_mg_add_up(const struct oom_megatron *m, int64_t r, const struct mg_chun
 		moe |= c[i].moe > 0;
 	}
 	if (dense)
-		s->layer[0] = oom_mg_layer(m, false, (double)m->seq, 0);
+		s->layer[0] = layer_of(m, false, layers);
 	if (moe)
-		s->layer[1] = oom_mg_layer(m, true, (double)m->seq, 0);
+		s->layer[1] = layer_of(m, true, layers);
 	for (size_t i = 0; i < n; i++) {
 		const struct mg_params p = oom_mg_params(m, &c[i], r == m->pp - 1);
 
@@ -298,8 +306,8 @@ static double beside_passes(const struct oom_megatron *m, const struct chunk_sum
 	return whole + s->late + s->margin;
 }
 
-enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struct oom_mg_rank *o,
-				  struct oom_error *err)
+enum oom_status oom_mg_next_rank(const struct oom_megatron *m, int64_t r, struct mg_layers *layers,
+				 struct oom_mg_rank *o, struct oom_error *err)
 {
 	double act, loss, head, copies;
 	struct mg_chunk c[MG_CHUNKS];
@@ -311,7 +319,7 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 				     (long long)r, (long long)m->pp);
 	memset(o, 0, sizeof(*o));
 	n = oom_mg_chunks(m, r, c);
-	oom_mg_add_up(m, r, c, n, &s);
+	oom_mg_add_up(m, r, c, n, layers, &s);
 	loss = s.loss;
 	oom_mg_between_steps(m, &s.params, c, n, o, &copies);
 	if (m->stack == OOM_MG_T5) {
@@ -342,4 +350,12 @@ enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struc
 	oom_mg_row(o, "between stages", "2 B x a received activation and a received gradient",
 		   OOM_MG_ROW_FIXED, boundary(m));
 	return finish(m, o, act, head, loss, copies, err);
+}
+
+enum oom_status oom_megatron_rank(const struct oom_megatron *m, int64_t r, struct oom_mg_rank *o,
+				  struct oom_error *err)
+{
+	struct mg_layers layers = {.known = {false, false}};
+
+	return oom_mg_next_rank(m, r, &layers, o, err);
 }

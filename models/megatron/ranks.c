@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "families/model.h"
-#include "parts.h"
+#include "rank.h"
 #include "step/phases.h"
 #include "step/replay.h"
 
@@ -92,7 +92,7 @@ static bool less_than_before(const struct oom_megatron *m, int64_t r)
  * the others. */
 struct kind {
 	enum oom_status (*rank)(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
-				struct oom_mg_rank *out, struct oom_error *err);
+				struct mg_layers *layers, struct oom_mg_rank *out, struct oom_error *err);
 	enum oom_status (*flow)(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
 				struct mg_flow *out, struct oom_error *err);
 	const char *(*warning)(const struct oom_megatron *m);
@@ -109,6 +109,7 @@ struct fullest {
 static enum oom_status find_fullest(const struct kind *kind, const struct oom_model *model,
 				    const struct oom_plan *p, struct fullest *f, struct oom_error *err)
 {
+	struct mg_layers layers = {.known = {false, false}};
 	struct oom_mg_rank one;
 	enum oom_status st = oom_megatron_launch(model, p, &f->m, err);
 
@@ -118,7 +119,7 @@ static enum oom_status find_fullest(const struct kind *kind, const struct oom_mo
 	for (int64_t r = 0; !st && r < f->m.pp; r++) {
 		if (less_than_before(&f->m, r) && r < f->m.pp - 2)
 			continue;
-		st = kind->rank(&f->m, p, r, &one, err);
+		st = kind->rank(&f->m, p, r, &layers, &one, err);
 		f->least = one.peak_bytes < f->least ? one.peak_bytes : f->least;
 		if (one.peak_bytes <= f->top.peak_bytes)
 			continue;
@@ -252,10 +253,17 @@ enum oom_status oom_megatron_reserved(const struct oom_megatron *m, int64_t r, u
 /* ---- the two of them ---- */
 
 static enum oom_status megatron_rank(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
-				     struct oom_mg_rank *out, struct oom_error *err)
+				     struct mg_layers *layers, struct oom_mg_rank *out, struct oom_error *err)
 {
 	(void)p;
-	return oom_megatron_rank(m, r, out, err);
+	return oom_mg_next_rank(m, r, layers, out, err);
+}
+
+static enum oom_status titan_rank(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
+				  struct mg_layers *layers, struct oom_mg_rank *out, struct oom_error *err)
+{
+	(void)layers;
+	return oom_titan_rank(m, p, r, out, err);
 }
 
 static enum oom_status megatron_flow(const struct oom_megatron *m, const struct oom_plan *p, int64_t r,
@@ -292,7 +300,7 @@ static const char *titan_warning(const struct oom_megatron *m)
 	}
 
 static const struct kind megatron = {megatron_rank, megatron_flow, megatron_warning};
-static const struct kind titan = {oom_titan_rank, oom_titan_flow, titan_warning};
+static const struct kind titan = {titan_rank, oom_titan_flow, titan_warning};
 
 RANKS(megatron)
 RANKS(titan)
