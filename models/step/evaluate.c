@@ -27,10 +27,18 @@
 
 /* ---- sizes ---- */
 
+static enum oom_status too_large(const struct oom_tape *t, const struct oom_row *r, struct oom_error *err)
+{
+	oom_error_set(err, OOM_ERR_INVALID, "%s.%s alone would need more than 64 TiB", r->scope, r->name);
+	if (err)
+		oom_read_explain(&t->arch->rd, false, err);
+	return OOM_ERR_INVALID;
+}
+
 enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t,
 			      const struct oom_batch *at, struct oom_error *err)
 {
-	uint64_t mono[OOM_MAX_MONOS];
+	uint64_t mono[OOM_MAX_MONOS], *size;
 
 	if (t->n_rows > ev->cap_size) {
 		uint64_t *q = realloc(ev->size, t->n_rows * 2 * sizeof(*q));
@@ -40,22 +48,16 @@ enum oom_status oom_row_sizes(struct oom_evaluator *ev, const struct oom_tape *t
 		ev->size = q;
 		ev->cap_size = t->n_rows * 2;
 	}
+	size = ev->size;
 	oom_monos_eval(t, at->b, at->s, at->t, mono);
 	for (size_t i = 0; i < t->n_rows; i++) {
 		const struct oom_row *r = &t->rows[i];
 		uint64_t n;
 
-		if (__builtin_mul_overflow(mono[r->mono],
-					   r->width * oom_dtype_bytes((enum oom_dtype)r->dt), &n) ||
-		    n > OOM_ROW_LIMIT) {
-			oom_error_set(err, OOM_ERR_INVALID,
-				      "%s.%s alone would need more than 64 TiB", r->scope, r->name);
-			if (err)
-				oom_read_explain(&t->arch->rd, false, err);
-			return OOM_ERR_INVALID;
-		}
-		n = oom_shared_bytes(n, (enum oom_share)r->share, at->ranks);
-		ev->size[i] = oom_block(n);
+		if (__builtin_mul_overflow(mono[r->mono], r->width * oom_dtype_bytes((enum oom_dtype)r->dt), &n) ||
+		    n > OOM_ROW_LIMIT)
+			return too_large(t, r, err);
+		size[i] = oom_block(oom_shared_bytes(n, (enum oom_share)r->share, at->ranks));
 	}
 	return OOM_OK;
 }

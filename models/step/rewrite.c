@@ -99,19 +99,40 @@ static void mark(struct oom_rewrite *w, const struct oom_hooks *h, int32_t ev)
 		h->unit_begin(w, u);
 }
 
+/* How many events there are from here on that no hook is called at. */
+static size_t plain(const struct oom_stream *s, size_t from, unsigned hooked)
+{
+	size_t k = from;
+
+	while (k < s->n && (s->ev[k] >= 0 ? !(hooked >> (s->ev[k] & 3) & 1) : !oom_ev_is_unit(s->ev[k])))
+		k++;
+	return k - from;
+}
+
 static void copy_stream(struct oom_rewrite *w, const struct oom_hooks *h, const struct oom_stream *s)
 {
+	const unsigned hooked = (h->grad ? 1u << OOM_EV_GRAD : 0) | (h->freed ? 1u << OOM_EV_FREE : 0);
+	struct oom_stream *to = &w->to->streams[w->stream];
+
 	/* most of what comes is a copy */
 	if (!stream_room(w, s->n + s->n / 8))
 		return;
 	for (size_t k = 0; k < s->n && !w->status; k++) {
-		const int32_t ev = s->ev[k];
+		const size_t n = plain(s, k, hooked);
+		const int32_t ev = k + n < s->n ? s->ev[k + n] : 0;
 
+		if (n && stream_room(w, n)) {
+			memcpy(to->ev + to->n, s->ev + k, n * sizeof(*s->ev));
+			to->n += n;
+		}
+		k += n;
+		if (k == s->n || w->status)
+			break;
 		if (oom_ev_is_unit(ev))
 			mark(w, h, ev);
-		else if (ev >= 0 && (ev & 3) == OOM_EV_GRAD && h->grad)
+		else if ((ev & 3) == OOM_EV_GRAD)
 			h->grad(w, ev >> 2);
-		else if (ev < 0 || (ev & 3) != OOM_EV_FREE || !h->freed || h->freed(w, ev >> 2))
+		else if (h->freed(w, ev >> 2))
 			put(w, ev);
 	}
 }

@@ -216,7 +216,11 @@ void oom_tape_release(struct oom_tape *t);
 void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
 	OOM_PRINTF(3, 4);
 /* Makes room for `need` elements of an array of the tape's; false: the status is out of memory. */
-bool oom_tape_grow(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t size);
+bool oom_tape_grow_now(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t size);
+static inline bool oom_tape_grow(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t size)
+{
+	return need <= *cap || oom_tape_grow_now(t, p, cap, need, size);
+}
 
 /* n elements in rows of width.  A config may say 0: an error of the recording, and whatever is made of
  * it then is not priced. */

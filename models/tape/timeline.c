@@ -31,6 +31,11 @@ static inline void change(struct level *l, int64_t d)
 	l->peak = l->cur > l->peak ? l->cur : l->peak;
 }
 
+/* What an event adds to live bytes, in row sizes: where gradients stay, and where they are added to those that are
+ * there.  A table instead of branches, which no processor predicts. */
+static const int8_t adds[2][4] = {{[OOM_EV_ALLOC] = 1, [OOM_EV_FREE] = -1, [OOM_EV_GRAD] = 0},
+				  {[OOM_EV_ALLOC] = 1, [OOM_EV_FREE] = -1, [OOM_EV_GRAD] = -1}};
+
 /* span[0]: gradients stay; [1]: they are added to those that are there.  Either may be left out, where a constant says
  * so: this is where a search spends its time. */
 static inline void walk(const struct oom_tape *t, const struct oom_stream *s, const uint64_t *size, const bool stay,
@@ -38,15 +43,14 @@ static inline void walk(const struct oom_tape *t, const struct oom_stream *s, co
 {
 	struct level l[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
 
-	for (size_t i = 0; i < s->n; i++) {
-		const int32_t ev = s->ev[i];
-		int64_t d;
+	for (const int32_t *at = s->ev, *end = at + s->n; at < end; at++) {
+		const int32_t ev = *at;
 
-		if (oom_ev_is_unit(ev))
-			continue;
 		if (ev < 0) {
 			const uint32_t k = (uint32_t)(-1 - ev);
 
+			if (oom_ev_is_unit(ev))
+				continue;
 			for (int j = !stay; j <= add; j++)
 				if (k & 1)
 					region_ends(&l[j], t->reps[k / 2]);
@@ -54,21 +58,15 @@ static inline void walk(const struct oom_tape *t, const struct oom_stream *s, co
 					region_begins(&l[j]);
 			continue;
 		}
-		d = (int64_t)size[ev >> 2];
-		switch (ev & 3) {
-		case OOM_EV_ALLOC:
-			if (stay)
-				change(&l[0], d);
-			if (add)
-				change(&l[1], d);
-			break;
-		case OOM_EV_FREE_ALL: d *= t->rows[ev >> 2].mult; __attribute__((fallthrough));
-		case OOM_EV_FREE:
-			l[0].cur -= d;
-			l[1].cur -= d;
-			break;
-		case OOM_EV_GRAD: l[1].cur -= d; break;
+		if ((ev & 3) == OOM_EV_FREE_ALL) {
+			for (int j = !stay; j <= add; j++)
+				l[j].cur -= (int64_t)size[ev >> 2] * t->rows[ev >> 2].mult;
+			continue;
 		}
+		if (stay)
+			change(&l[0], (int64_t)size[ev >> 2] * adds[0][ev & 3]);
+		if (add)
+			change(&l[1], (int64_t)size[ev >> 2] * adds[1][ev & 3]);
 	}
 	for (int j = 0; j < 2; j++)
 		span[j] = (struct oom_span){l[j].cur, l[j].peak};
