@@ -55,18 +55,19 @@ struct oom_row {
 	const char *name;       /* operation or tensor */
 	const char *scope;      /* module */
 	const char *text;       /* the width as written in the code */
+	int32_t node;           /* nodes recorded before its birth */
 	uint16_t mono;
 	uint16_t group;         /* layer group of its birth; 0 = outside */
 	uint16_t mult;          /* layers its record stands for */
-	int32_t node;           /* nodes recorded before its birth */
 	uint8_t dt;
 	uint8_t cat;
 	uint8_t born;           /* enum oom_stream_id */
-	bool backward;          /* born in the backward pass */
-	bool shared;            /* by all layers: a mask, a rotary table */
 	uint8_t share;          /* enum oom_share */
 	uint8_t stream;         /* of the card, that allocates it; 0: the one that computes */
+	bool backward : 1;      /* born in the backward pass */
+	bool shared : 1;        /* by all layers: a mask, a rotary table */
 };
+_Static_assert(sizeof(struct oom_row) <= 48, "a replay copies one for every layer: most of a search's fresh memory");
 
 /* A symbolic tensor: a reference to a storage, its shape as (monomial x width), and its place in
  * the graph. */
