@@ -33,7 +33,7 @@ void oom_router_keeps(struct oom_tape *t, uint64_t experts, uint64_t top_k, stru
 	struct oom_routed *r = &t->routed;
 
 	if (!asked(t) || logits.sto < 0 ||
-	    !oom_tape_grow(t, (void **)&r->row, &r->cap, r->n + 1, sizeof(*r->row)))
+	    !oom_tape_grow(t, (void **)&r->row, &r->cap, OOM_USUAL_FEW, r->n + 1, sizeof(*r->row)))
 		return;
 	oom_ref(t, logits.sto);
 	r->row[r->n++] = logits.sto;

@@ -47,7 +47,8 @@ uint64_t oom_prefix_tokens(const struct oom_tape *t)
 /* The cache holds what layers joined until the model has returned. */
 static void hold(struct oom_tape *t, int32_t sto)
 {
-	if (sto < 0 || !oom_tape_grow(t, (void **)&t->cached.row, &t->cached.cap, t->cached.n + 1, sizeof(*t->cached.row)))
+	if (sto < 0 || !oom_tape_grow(t, (void **)&t->cached.row, &t->cached.cap, OOM_USUAL_FEW, t->cached.n + 1,
+				       sizeof(*t->cached.row)))
 		return;
 	oom_ref(t, sto);
 	t->cached.row[t->cached.n++] = sto;

@@ -30,7 +30,7 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 	uint64_t elems;
 
 	if (t->cursor == t->n_params) {
-		if (!oom_tape_grow(t, (void **)&t->params, &t->cap_params, t->n_params + 1,
+		if (!oom_tape_grow(t, (void **)&t->params, &t->cap_params, OOM_USUAL_FEW, t->n_params + 1,
 			  sizeof(*t->params)))
 			return v;
 		if (__builtin_mul_overflow(rows ? rows : 1, cols, &elems) || elems >> 52) {
@@ -87,7 +87,7 @@ int32_t oom_node(struct oom_tape *t, uint8_t kind, const char *name)
 
 	if (!t->grad || t->packing)
 		return -1;
-	if (!oom_tape_grow(t, (void **)&t->nodes, &t->cap_nodes, t->n_nodes + 1, sizeof(*t->nodes)))
+	if (!oom_tape_grow(t, (void **)&t->nodes, &t->cap_nodes, OOM_USUAL_NODES, t->n_nodes + 1, sizeof(*t->nodes)))
 		return -1;
 	n = &t->nodes[t->n_nodes];
 	memset(n, 0, sizeof(*n));
@@ -196,7 +196,7 @@ struct oom_val oom_node_out(struct oom_tape *t, int32_t node, uint8_t slot, stru
 
 bool oom_tape_ckpt(struct oom_tape *t, const struct oom_ckpt *c)
 {
-	if (!oom_tape_grow(t, (void **)&t->ckpts, &t->cap_ckpts, t->n_ckpts + 1, sizeof(*t->ckpts)))
+	if (!oom_tape_grow(t, (void **)&t->ckpts, &t->cap_ckpts, OOM_USUAL_FEW, t->n_ckpts + 1, sizeof(*t->ckpts)))
 		return false;
 	t->ckpts[t->n_ckpts++] = *c;
 	return true;

@@ -8,7 +8,7 @@ static void emit(struct oom_tape *t, int32_t code)
 {
 	struct oom_stream *s = &t->streams[t->stream];
 
-	if (!oom_tape_grow(t, (void **)&s->ev, &s->cap, s->n + 1, sizeof(*s->ev)))
+	if (!oom_tape_grow(t, (void **)&s->ev, &s->cap, OOM_USUAL_ROWS, s->n + 1, sizeof(*s->ev)))
 		return;
 	s->ev[s->n++] = code;
 }
@@ -49,7 +49,7 @@ void oom_tape_mark_unit(struct oom_tape *t, size_t unit, bool end)
 
 bool oom_tape_layers(struct oom_tape *t, const struct oom_layer_rec *r)
 {
-	if (!oom_tape_grow(t, (void **)&t->layers, &t->cap_layers, t->n_layers + 1, sizeof(*t->layers)))
+	if (!oom_tape_grow(t, (void **)&t->layers, &t->cap_layers, OOM_USUAL_FEW, t->n_layers + 1, sizeof(*t->layers)))
 		return false;
 	t->layers[t->n_layers++] = *r;
 	return true;
@@ -68,7 +68,7 @@ size_t oom_unit_begin(struct oom_tape *t)
 	if (t->stream != OOM_STREAM_FWD && u >= t->n_units)
 		return SIZE_MAX;
 	if (t->stream == OOM_STREAM_FWD) {
-		if (!oom_tape_grow(t, (void **)&t->units, &t->cap_units, u + 1, sizeof(*t->units)))
+		if (!oom_tape_grow(t, (void **)&t->units, &t->cap_units, OOM_USUAL_FEW, u + 1, sizeof(*t->units)))
 			return u;
 		t->n_units = u + 1;
 		t->units[u] = (struct oom_unit){.node0 = (int32_t)t->n_nodes,
@@ -108,8 +108,8 @@ struct oom_val oom_new(struct oom_tape *t, const char *name, uint16_t mono, stru
 		oom_tape_fail(t, OOM_ERR_LIMIT, "more than 2^29 tensors in one step");
 		return v;
 	}
-	if (!oom_tape_grow(t, (void **)&t->refs, &cap_refs, t->n_rows + 1, sizeof(*t->refs)) ||
-	    !oom_tape_grow(t, (void **)&t->rows, &t->cap_rows, t->n_rows + 1, sizeof(*t->rows)))
+	if (!oom_tape_grow(t, (void **)&t->refs, &cap_refs, OOM_USUAL_ROWS, t->n_rows + 1, sizeof(*t->refs)) ||
+	    !oom_tape_grow(t, (void **)&t->rows, &t->cap_rows, OOM_USUAL_ROWS, t->n_rows + 1, sizeof(*t->rows)))
 		return v;
 	r = &t->rows[t->n_rows];
 	*r = (struct oom_row){.width = width.n,
@@ -262,7 +262,7 @@ struct oom_val oom_new_kept(struct oom_tape *t, enum oom_kept_of kind, const cha
 					.dt = (uint8_t)dt};
 	v = oom_new(t, name, mono, width, dt);
 	if (!t->packing || t->dry || v.sto < 0 || !keep ||
-	    !oom_tape_grow(t, (void **)&t->kept.row, &t->kept.cap, t->kept.n + 1, sizeof(*t->kept.row)))
+	    !oom_tape_grow(t, (void **)&t->kept.row, &t->kept.cap, OOM_USUAL_FEW, t->kept.n + 1, sizeof(*t->kept.row)))
 		return v;
 	oom_ref(t, v.sto);
 	t->kept.row[t->kept.n++] = v.sto;

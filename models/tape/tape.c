@@ -24,10 +24,9 @@ void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, 
 
 /* ---- memory: every array grows by doubling and is kept for the next recording ---- */
 
-bool oom_tape_grow_now(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t size)
+bool oom_tape_grow_now(struct oom_tape *t, void **p, size_t *cap, enum oom_usual usual, size_t need, size_t size)
 {
-	/* a usual tape: untouched pages cost nothing, a copy does */
-	if (oom_room(p, cap, 1024, need, size))
+	if (oom_room(p, cap, usual, need, size))
 		return true;
 	oom_tape_fail(t, OOM_ERR_MEMORY, "out of host memory");
 	return false;

@@ -215,11 +215,14 @@ void oom_tape_release(struct oom_tape *t);
 /* Sets the status, and the sentence that goes with it; the first failure stands. */
 void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
 	OOM_PRINTF(3, 4);
-/* Makes room for `need` elements of an array of the tape's; false: the status is out of memory. */
-bool oom_tape_grow_now(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t size);
-static inline bool oom_tape_grow(struct oom_tape *t, void **p, size_t *cap, size_t need, size_t size)
+/* Makes room for `need` elements of an array of the tape's, which begins with so many as a usual tape has (a copy costs
+ * more than pages that nobody touches); false: the status is out of memory. */
+enum oom_usual { OOM_USUAL_FEW = 64, OOM_USUAL_NODES = 512, OOM_USUAL_ROWS = 1024 };
+bool oom_tape_grow_now(struct oom_tape *t, void **p, size_t *cap, enum oom_usual usual, size_t need, size_t size);
+static inline bool oom_tape_grow(struct oom_tape *t, void **p, size_t *cap, enum oom_usual usual, size_t need,
+				 size_t size)
 {
-	return need <= *cap || oom_tape_grow_now(t, p, cap, need, size);
+	return need <= *cap || oom_tape_grow_now(t, p, cap, usual, need, size);
 }
 
 /* n elements in rows of width.  A config may say 0: an error of the recording, and whatever is made of
