@@ -280,6 +280,15 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_REF_NONE, "none", "nothing: no comparison, or one computed before the training", \
 	  "precomputed", "trl/trainer/dpo_config.py precompute_ref_log_probs", OOM_EXACT)
 
+#define OOM_LOOPS(X) \
+	X(OOM_LOOPS_AUTO, "auto", \
+	  "TRL's trainers' for their objectives and losses, one's own where the model makes its loss itself", "", "-", OOM_EXACT) \
+	X(OOM_LOOPS_OWN, "own", "a loop of one's own: one group of parameters, the loss as the model returns it", "custom", "-", \
+	  OOM_EXACT) \
+	X(OOM_LOOPS_TRAINER, "trainer", \
+	  "transformers' Trainer: parameters that decay are stepped before those that do not, norms are clipped, outputs of autocast " \
+	  "are converted to fp32", "hf", "transformers trainer.py", OOM_EXACT)
+
 #define OOM_ROLLOUTS(X) \
 	X(OOM_ROLLOUTS_AUTO, "auto", "the model itself, unless an engine has a share of the card", "", \
 	  "trl/trainer/grpo_config.py use_vllm", OOM_EXACT) \
@@ -345,6 +354,7 @@ enum oom_evaluates { OOM_EVALUATES(OOM_CHOICE_ID) };
 enum oom_allocator { OOM_ALLOCATORS(OOM_CHOICE_ID) };
 enum oom_method { OOM_METHODS(OOM_CHOICE_ID) };
 enum oom_reference { OOM_REFERENCES(OOM_CHOICE_ID) };
+enum oom_loops { OOM_LOOPS(OOM_CHOICE_ID) };
 enum oom_rollouts_by { OOM_ROLLOUTS(OOM_CHOICE_ID) };
 enum oom_ema { OOM_EMAS(OOM_CHOICE_ID) };
 enum oom_engine_id { OOM_ENGINES(OOM_CHOICE_ID) };

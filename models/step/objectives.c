@@ -50,7 +50,7 @@ static struct oom_val generated(struct oom_tape *t, const struct oom_arch *a, st
 #define TRL "trl/trainer/"
 #define TEXT (1u << OOM_TASK_CAUSAL_LM | 1u << OOM_TASK_IMAGE_TEXT)
 static const struct oom_objective table[] = {
-	[OOM_METHOD_SFT] = {.rows = 1, .source = "transformers trainer.py"},
+	[OOM_METHOD_SFT] = {.in_trainer = OOM_LOOP_COUNTING, .rows = 1, .source = "transformers trainer.py"},
 	[OOM_METHOD_DPO] = {.loop = OOM_LOOP_TRAINER, .rows = 2, .inputs = 3, .no_labels = true, .compares = true,
 			    .tasks = TEXT,
 			    .source = TRL "dpo_trainer.py", .loss = oom_loss_dpo},
@@ -83,9 +83,9 @@ static const struct oom_objective table[] = {
 	[OOM_METHOD_NASH_MD] = {.loop = OOM_LOOP_TRAINER, .rows = 1, .inputs = 2, .no_labels = true, .compares = true, .online = true, .by_batch = true,
 				.tasks = TEXT, .source = "trl/experimental/nash_md/nash_md_trainer.py",
 				.loss = oom_loss_xpo},
-	[OOM_METHOD_MEDUSA] = {.rows = 1, .tasks = TEXT, .whole = true,
+	[OOM_METHOD_MEDUSA] = {.in_trainer = OOM_LOOP_TRAINER, .rows = 1, .tasks = TEXT, .whole = true,
 			       .source = "FasterDecoding/Medusa medusa/train/train_legacy.py", .loss = oom_loss_medusa},
-	[OOM_METHOD_CONTRASTIVE] = {.rows = 1, .inputs = 2, .no_labels = true, .whole = true, .by_text = true,
+	[OOM_METHOD_CONTRASTIVE] = {.in_trainer = OOM_LOOP_TRAINER, .rows = 1, .inputs = 2, .no_labels = true, .whole = true, .by_text = true,
 				    .tasks = 1u << OOM_TASK_EMBEDDING,
 				    .source = "sentence_transformers/losses/MultipleNegativesRankingLoss.py",
 				    .loss = oom_loss_contrastive},
@@ -119,9 +119,18 @@ const struct oom_objective *oom_objective_of(const struct oom_plan *p)
 	return &table[p->objective];
 }
 
+enum oom_loop oom_loop_of(const struct oom_plan *p)
+{
+	const struct oom_objective *o = oom_objective_of(p);
+
+	if (p->loop == OOM_LOOPS_OWN)
+		return OOM_LOOP_PLAIN;
+	return (enum oom_loop)(p->loop == OOM_LOOPS_TRAINER && o->in_trainer ? o->in_trainer : o->loop);
+}
+
 bool oom_two_groups(const struct oom_plan *p)
 {
-	return oom_objective_of(p)->loop != OOM_LOOP_PLAIN;
+	return oom_loop_of(p) != OOM_LOOP_PLAIN;
 }
 
 enum oom_task oom_task_of(const struct oom_plan *p, const struct oom_arch *a)

@@ -14,7 +14,8 @@ enum oom_generating { OOM_GENERATING_NOT, OOM_GENERATING_LAST, OOM_GENERATING_AL
 enum oom_loop { OOM_LOOP_PLAIN, OOM_LOOP_TRAINER, OOM_LOOP_COUNTING };
 
 struct oom_objective {
-	uint8_t loop;           /* enum oom_loop */
+	uint8_t loop;           /* enum oom_loop: of the library that the objective is from */
+	uint8_t in_trainer;     /* and where the plan says that a Trainer runs it */
 	uint8_t rows;           /* sequences that a forward pass takes for one of the micro-batch */
 	uint8_t inputs;         /* tensors of ids, masks and labels on the card */
 	bool no_labels;         /* the model gets none, and makes no loss */
@@ -36,6 +37,8 @@ struct oom_objective {
 };
 
 const struct oom_objective *oom_objective_of(const struct oom_plan *p);
+/* Whose loop runs the step. */
+enum oom_loop oom_loop_of(const struct oom_plan *p);
 /* Whether its loop is a Trainer's, whose optimizer has two groups of parameters. */
 bool oom_two_groups(const struct oom_plan *p);
 /* What the model is trained for: what the plan says, what its objective needs, the type's usual. */

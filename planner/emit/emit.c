@@ -22,7 +22,7 @@ bool emit_is_aside(const char *knob)
 	static const char *const names[] = {"margin", "compute-capability", "global-batch", "num-layers",
 					    "gpus-per-node", "moe-imbalance",
 					    "rank0-contexts", "prefetch-factor", "task", "padding-mask",
-					    "low-cpu-mem", "scan", "convert-outputs-fp32",
+					    "low-cpu-mem", "scan", "convert-outputs-fp32", "loop",
 					    "eval-accumulation", "eval-batch", "qlora",
 					    "base-weights"};
 

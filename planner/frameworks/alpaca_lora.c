@@ -79,6 +79,7 @@ const struct framework framework_alpaca_lora = {
 	.summary = "the command line of alpaca-lora's finetune.py and of scripts derived from it",
 	.version = "tloen/alpaca-lora 0003a00",
 	.role = FW_TRAINER,
+	.loop = "trainer",
 	.marks = "base_model+cutoff_len",
 	.never = "finetuning_type sequence_len datasets stage",
 	.commands = "finetune*",

@@ -229,6 +229,7 @@ const struct framework framework_axolotl = {
 	.summary = "axolotl's YAML",
 	.version = "axolotl 0.16",
 	.role = FW_TRAINER,
+	.loop = "trainer",
 	.marks = "base_model+sequence_len base_model+micro_batch_size base_model+datasets "
 		 "base_model+adapter base_model+pretraining_dataset",
 	.never = "zero_optimization compute_environment cutoff_len",

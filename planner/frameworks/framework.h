@@ -73,6 +73,8 @@ struct framework {
 	const struct fw_row *const *rows;
 	/* Blank-separated keys without effect on memory, with '*' as in rows; NULL-terminated list. */
 	const char *const *idle;
+	/* The knob loop's word for what runs its steps; NULL: a loop of its own. */
+	const char *loop;
 	/* Defaults of the rows in its first list alone count: the others belong to somebody else. */
 	bool own_defaults;
 	/* Programs are their users' own, which decide what no option says; ones that are known have the fact

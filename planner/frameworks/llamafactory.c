@@ -276,6 +276,7 @@ const struct framework framework_llamafactory = {
 	.summary = "LLaMA-Factory's YAML",
 	.version = "LLaMA-Factory 0.9.4",
 	.role = FW_TRAINER,
+	.loop = "trainer",
 	.marks = "finetuning_type cutoff_len+stage cutoff_len+dataset stage+template",
 	.never = "zero_optimization base_model dist_config micro_batch_size",
 	.rows = lists,

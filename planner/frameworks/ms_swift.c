@@ -173,6 +173,7 @@ static void finish_megatron(struct fw_part *p)
 	const char *load = *fw_text(p, "mcore_model") ? "mcore_model" : "load";
 
 	fw_set(p, "engine", "megatron", "(program)", "megatron sft");
+	fw_unset(p, "loop");            /* Megatron's */
 	/* a converted checkpoint, whose folder has config.json's copy */
 	if (!*fw_fact(p, "model") && *fw_text(p, load))
 		fw_set(p, "model", fw_text(p, load), load, MEGATRON);
@@ -348,6 +349,7 @@ const struct framework framework_ms_swift = {
 	.summary = "ms-swift's command line, versions 2 to 4, with its Megatron mode",
 	.version = "ms-swift 4.0",
 	.role = FW_TRAINER,
+	.loop = "trainer",
 	.marks = "sft_type train_type tuner_type rlhf_type model_type model_id_or_path cached_dataset "
 		 "model+tensor_model_parallel_size model+expert_model_parallel_size "
 		 "model+torch_dtype model+dataset model+attn_impl model+no_save_optim",

@@ -69,6 +69,7 @@ void python_objective_by_trainer(struct fw_part *p, const char *config)
 	size_t first = N_TRAINED;
 	bool others = false;
 
+	fw_default(p, "loop", "trainer", config);
 	for (const struct doc_node *c = fw_root(p)->child; c; c = c->next) {
 		const size_t i = trained_by(c->key);
 

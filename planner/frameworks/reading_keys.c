@@ -264,6 +264,8 @@ void part_run(struct fw_part *p)
 	if (p->config || (p->missing_config && p->fw->role == FW_LAUNCHER))
 		return;
 	defaults(p);
+	if (p->fw->loop)
+		fw_default(p, "loop", p->fw->loop, p->fw->name);
 	if (p->fw->finish)
 		p->fw->finish(p);
 	part_tell(p);

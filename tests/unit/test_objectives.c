@@ -16,7 +16,7 @@ static void what_asks_for_nothing_adds_nothing(void **state)
 {
 	const struct oom_eval plain = of("precision=bf16");
 	static const char *const same[] = {
-		"objective=sft", "reference=auto", "ckpt-every=1", "vllm-sleep=false", "label-smoothing=0", "ema=none", "packing=false",
+		"objective=sft", "reference=auto", "loop=auto", "ckpt-every=1", "vllm-sleep=false", "label-smoothing=0", "ema=none", "packing=false",
 		"keep-outputs=false", "optimizer-in-backward=false", "completion-len=256",
 	};
 
@@ -174,6 +174,35 @@ static void outputs_and_means_lie_beside_the_step(void **state)
 	about(both.peak[OOM_PHASE_OPT2], plain.peak[OOM_PHASE_OPT2], 4 * N + 2 * 4 * V * H, "fp32 loop");
 }
 
+/* transformers trainer.py, accelerate accelerator.py: outputs of autocast are converted to fp32, where they stand beside the
+ * logits of 16 bit and their copy in fp32; the sum of losses, the number of items, the norm from the first step on, a block
+ * each; nothing more without autocast. */
+static void a_trainer_runs_the_models_own_loss(void **state)
+{
+	const struct oom_eval own = of("precision=bf16 optimizer=adamw-fused"), trainer = of("precision=bf16 optimizer=adamw-fused loop=trainer"),
+			      amp = of("precision=amp-bf16 optimizer=adamw-fused loop=trainer"),
+			      converted = of("precision=amp-bf16 optimizer=adamw-fused convert-outputs-fp32=true");
+
+	(void)state;
+	assert_int_equal(trainer.peak[OOM_PHASE_FWD1] - own.peak[OOM_PHASE_FWD1], 2 * 512);
+	assert_int_equal(trainer.peak[OOM_PHASE_FWD2] - own.peak[OOM_PHASE_FWD2], 3 * 512);
+	assert_int_equal(amp.peak[OOM_PHASE_FWD1] - converted.peak[OOM_PHASE_FWD1], 2 * 512);
+	/* what TRL's objectives are run by is not said twice, and may be another's */
+	assert_int_equal(of("objective=orpo loop=trainer").peak[OOM_PHASE_FWD2], of("objective=orpo").peak[OOM_PHASE_FWD2]);
+	assert_int_equal(of("objective=orpo").peak[OOM_PHASE_FWD2] - of("objective=orpo loop=own").peak[OOM_PHASE_FWD2], 2 * 512);
+}
+
+/* The update of the last tensor is a name until the next one's stands (transformers/optimization.py Adafactor.step): before
+ * the norms' vectors come two matrices of V x H follow each other where no norm stands between them, in two groups. */
+static void a_trainer_steps_matrices_before_vectors(void **state)
+{
+	const uint64_t own = of("precision=fp32 optimizer=adafactor").peak[OOM_PHASE_OPT2],
+		       trainer = of("precision=fp32 optimizer=adafactor loop=trainer").peak[OOM_PHASE_OPT2];
+
+	(void)state;
+	assert_true(trainer > own && trainer - own <= 4 * V * H + 4 * 512);
+}
+
 /* Gradients are gone when the step comes; the states are there from the first backward on. */
 static void stepping_in_backward_spares_the_gradients(void **state)
 {
@@ -304,6 +333,8 @@ int main(void)
 		cmocka_unit_test(every_second_layer),
 		cmocka_unit_test(rollouts_share_the_card),
 		cmocka_unit_test(outputs_and_means_lie_beside_the_step),
+		cmocka_unit_test(a_trainer_runs_the_models_own_loss),
+		cmocka_unit_test(a_trainer_steps_matrices_before_vectors),
 		cmocka_unit_test(stepping_in_backward_spares_the_gradients),
 		cmocka_unit_test(chunks_do_not_grow_with_the_batch),
 		cmocka_unit_test(selective_checkpointing_keeps_what_is_listed),

@@ -12,7 +12,7 @@
 
 static bool applies(const struct oom_plan *p)
 {
-	return oom_objective_of(p)->loop != OOM_LOOP_PLAIN && oom_engine_of(p)->info.plain;
+	return oom_loop_of(p) != OOM_LOOP_PLAIN && oom_engine_of(p)->info.plain;
 }
 
 static void scalar(struct oom_schedule *s, const char *name, enum oom_moment_of_step from, enum oom_moment_of_step until)
@@ -25,7 +25,7 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	const uint64_t n = s->in.tensors, norms = n ? (n + 1) * oom_block(4) + oom_block(4 * n) : 0;
 
 	scalar(s, "the Trainer's sum of losses", OOM_AT_START, OOM_AT_NEVER);
-	if (oom_objective_of(p)->loop == OOM_LOOP_COUNTING)
+	if (oom_loop_of(p) == OOM_LOOP_COUNTING)
 		scalar(s, "the Trainer's number of items", OOM_AT_START, OOM_AT_NEVER);
 	scalar(s, "the loss divided", OOM_AT_BACKWARD, OOM_AT_STEP);
 	scalar(s, "the gradients' norm", OOM_AT_STEP, OOM_AT_NEVER);
@@ -38,7 +38,7 @@ const struct oom_pass oom_pass_trainer = {
 	.name = "trainer",
 	.cls = OOM_EXACT,
 	.summary = "scalars of transformers' Trainer, and the norms it clips by",
-	.knobs = "objective+loss+label-smoothing",
+	.knobs = "loop+objective+loss+label-smoothing",
 	.source = "transformers trainer.py; torch/nn/utils/clip_grad.py",
 	.applies = applies,
 	.holdings = holdings,
