@@ -32,6 +32,9 @@ static struct oom_called returned(struct oom_tape *t, struct oom_val loss, bool 
 	if (oom_plan_attended(t->plan) && !t->joined && !t->beside.running)
 		oom_tape_fail(t, OOM_ERR_INVALID, "peft-type: trained keys and values are not modelled for %s", t->arch->model_type);
 	oom_prefix_leave(t);
+	/* accelerate wraps the converter around autocast (accelerator.py prepare_model): the copies of weights are gone by then */
+	if (oom_loop_of(t->plan) != OOM_LOOP_PLAIN)
+		oom_amp_leave(t);
 	if (convert && !oom_fuses_head(t)) {
 		const struct oom_val first = oom_share(t, loss);
 

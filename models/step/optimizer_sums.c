@@ -5,6 +5,7 @@
 #include "tape/round.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool oom_hidden_matrix(const struct oom_param *p)
 {
@@ -163,19 +164,26 @@ static size_t next_registered(const struct oom_stepped *s, size_t after)
 	return i < s->n ? next_registered(s, i - 1) : i;
 }
 
+/* Norms and biases do not decay, other vectors do (transformers trainer.py get_decay_parameter_names: nn.LayerNorm, and what is
+ * called bias, layernorm, rmsnorm, norm or something_norm). */
+static bool decays(const struct oom_param *p)
+{
+	return p->rows || !(p->flags & OOM_P_NORM || strstr(p->name, "bias") || strstr(p->name, "norm"));
+}
+
 size_t oom_next_stepped(const struct oom_stepped *s, size_t after)
 {
-	bool vectors = after != SIZE_MAX && !s->p[after].rows;
+	bool last = after != SIZE_MAX && !decays(&s->p[after]);
 	size_t i = next_registered(s, after);
 
 	if (!s->groups)
 		return i;
 	for (int group = 0; group < 2; group++) {
-		while (i < s->n && !s->p[i].rows != vectors)
+		while (i < s->n && decays(&s->p[i]) == last)
 			i = next_registered(s, i);
-		if (i < s->n || vectors)
+		if (i < s->n || last)
 			break;
-		vectors = true;
+		last = true;
 		i = next_registered(s, SIZE_MAX);
 	}
 	return i;

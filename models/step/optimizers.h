@@ -85,7 +85,7 @@ struct oom_stepped {
 	/* it updates fp32 copies of 16-bit parameters (an fp32 master copy) */
 	bool master;
 	bool first;             /* the first step, which makes the states */
-	/* matrices before all others: the groups with and without decay of a Trainer (transformers trainer.py
+	/* norms and biases after all others: the groups with and without decay of a Trainer (transformers trainer.py
 	 * create_optimizer) */
 	bool groups;
 };
