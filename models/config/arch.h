@@ -57,6 +57,7 @@ struct oom_family;
 struct oom_tape;
 struct oom_val;
 struct oom_key_row;
+struct oom_type_targets;
 struct oom_vlm;
 
 /* Reads keys with the model type's defaults behind them; remembers the first failure and which
@@ -86,6 +87,7 @@ enum oom_rope_axes { OOM_ROPE_1D, OOM_ROPE_3D_LAYER, OOM_ROPE_3D, OOM_ROPE_3D_SP
 struct oom_arch {
 	const struct oom_family *family;
 	const struct oom_family_type *type;     /* the row of model_type in the family's table */
+	const struct oom_type_targets *targets; /* and in that of its targets, of a composition its text model's; NULL: none */
 	struct oom_reader rd;
 	char model_type[64];
 	char config_type[64];   /* the config's own: that of the composition around a text model */
@@ -155,7 +157,11 @@ struct oom_arch {
 	_Static_assert(sizeof(type) > 0, "")
 
 struct oom_type_targets {
-	const char *type, *targets;
+	const char *type;
+	const char *targets;            /* NULL: the family's */
+	/* the norms that PEFT's LN tuning takes of it where nobody says which (peft/utils/constants.py
+	 * TRANSFORMERS_MODELS_TO_LNTUNING_TARGET_MODULES_MAPPING); NULL: PEFT wants them said, and all are counted */
+	const char *norms;
 };
 
 /* One model family: its types, how its keys are read, how its step is emitted. */
@@ -173,8 +179,8 @@ struct oom_family {
 	/* types that only a composition's text model has; ends alike, or NULL */
 	const struct oom_family_type *inner_types;
 	const char *lora_targets;               /* PEFT's default for its types */
-	/* types whose layers have other names: PEFT's default, or all linear layers where it has none;
-	 * ends with a row without name, or NULL */
+	/* types whose layers have other names: PEFT's default, or all linear layers where it has none; and those of which it
+	 * knows the norms; ends with a row without name, or NULL */
 	const struct oom_type_targets *type_targets;
 	/* its masks do not see where a packed sequence's samples begin: no position_ids are handed to create_causal_mask */
 	bool one_sample;
@@ -190,6 +196,7 @@ struct oom_family {
 	/* Where it is there, it is the family's: emits forward and loss; returns the loss (or the logits when the task has none). */
 	struct oom_val (*step)(struct oom_tape *t, const struct oom_arch *a);
 };
+
 /* The table of a family that has one type. */
 #define OOM_TYPE(word) (const struct oom_family_type[]){{word, NULL}, {NULL, NULL}}
 

@@ -158,6 +158,21 @@ static void continue_kinds(struct oom_arch *a)
 		a->kind[i] = a->kind[period < n ? i - period : n - 1];
 }
 
+/* Of a composition its text model's. */
+static const struct oom_family *text_family(const struct oom_arch *a)
+{
+	return a->vlm && a->vlm->text ? a->vlm->text : a->family;
+}
+
+static void find_targets(struct oom_arch *a)
+{
+	const struct oom_type_targets *t = text_family(a)->type_targets;
+
+	while (t && t->type && strcmp(t->type, a->model_type))
+		t++;
+	a->targets = t && t->type ? t : NULL;
+}
+
 /* The keys as the family reads them. */
 static enum oom_status parse(struct oom_model *m)
 {
@@ -206,6 +221,7 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 		return st;
 	}
 	choose_task(m);
+	find_targets(&m->arch);
 	oom_model_read_quantised(m);
 	oom_model_read_stored(m);
 	oom_model_find_unknown(m);
@@ -239,11 +255,10 @@ enum oom_task oom_model_task(const struct oom_model *m) { return m->arch.default
 const char *oom_model_lora_targets(const struct oom_model *m)
 {
 	const struct oom_arch *a = &m->arch;
-	const struct oom_family *f = a->vlm && a->vlm->text ? a->vlm->text : a->family;
+	const struct oom_family *f = text_family(a);
 
-	for (const struct oom_type_targets *t = f->type_targets; t && t->type; t++)
-		if (!strcmp(t->type, a->model_type))
-			return t->targets;
+	if (a->targets && a->targets->targets)
+		return a->targets->targets;
 	return f->lora_targets ? f->lora_targets : "all-linear";
 }
 

@@ -109,6 +109,10 @@ static void bart_parse(struct oom_arch *a)
 	}
 }
 
+static const struct oom_type_targets bart_targets[] = {
+	{"bart", NULL, "self_attn_layer_norm+encoder_attn_layer_norm+final_layer_norm"}, {NULL, NULL, NULL},
+};
+
 const struct oom_family oom_family_bart = {
 	.name = "bart",
 	.summary = "encoder-decoder with learned positions and cross-attention",
@@ -116,6 +120,7 @@ const struct oom_family oom_family_bart = {
 	.one_sample = true,
 	.types = bart_types,
 	.lora_targets = "q_proj+v_proj",
+	.type_targets = bart_targets,
 	.keys = bart_keys,
 	.parse = bart_parse,
 	.step = bart_step,

@@ -101,6 +101,10 @@ static void t5_parse(struct oom_arch *a)
 		parse_layout(a);
 }
 
+static const struct oom_type_targets t5_targets[] = {
+	{"t5", NULL, "layer_norm+final_layer_norm"}, {"mt5", NULL, "layer_norm+final_layer_norm"}, {NULL, NULL, NULL},
+};
+
 const struct oom_family oom_family_t5 = {
 	.name = "t5",
 	.summary = "encoder-decoder with relative position biases",
@@ -108,6 +112,7 @@ const struct oom_family oom_family_t5 = {
 	.types = t5_types,
 	.task = OOM_TASK_SEQ2SEQ,
 	.lora_targets = "q+v",
+	.type_targets = t5_targets,
 	.keys = t5_keys,
 	.parse = t5_parse,
 	.step = t5_step,

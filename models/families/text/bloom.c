@@ -86,6 +86,10 @@ static const struct oom_decoder bloom_decoder = {
 	.prepare = bloom_prepare,
 };
 
+static const struct oom_type_targets bloom_targets[] = {
+	{"bloom", NULL, "input_layernorm+post_attention_layernorm+ln_f"}, {NULL, NULL, NULL},
+};
+
 const struct oom_family oom_family_bloom = {
 	.name = "bloom",
 	.summary = "decoder with ALiBi positions and eager attention",
@@ -93,6 +97,7 @@ const struct oom_family oom_family_bloom = {
 	.types = OOM_TYPE("bloom"),
 	.norm = OOM_NORM_LAYER,
 	.lora_targets = "query_key_value",
+	.type_targets = bloom_targets,
 	.keys = bloom_keys,
 	.decoder = &bloom_decoder,
 };

@@ -36,9 +36,9 @@ static const struct oom_family_type deepseek_types[] = {
 };
 /* Latent attention has no q_proj and v_proj, and PEFT no default for it. */
 static const struct oom_type_targets deepseek_targets[] = {
-	{"deepseek_v3", "all-linear"}, {"deepseek_v2", "all-linear"}, {"deepseek_v32", "all-linear"},
-	{"glm4_moe_lite", "all-linear"}, {"youtu", "all-linear"}, {"mistral4", "all-linear"},
-	{"glm_moe_dsa", "all-linear"}, {"longcat_flash", "all-linear"}, {NULL, NULL},
+	{"deepseek_v3", "all-linear", NULL}, {"deepseek_v2", "all-linear", NULL}, {"deepseek_v32", "all-linear", NULL},
+	{"glm4_moe_lite", "all-linear", NULL}, {"youtu", "all-linear", NULL}, {"mistral4", "all-linear", NULL},
+	{"glm_moe_dsa", "all-linear", NULL}, {"longcat_flash", "all-linear", NULL}, {NULL, NULL, NULL},
 };
 static const struct oom_key_row deepseek_keys[] = {
 	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"),

@@ -234,6 +234,10 @@ static const struct oom_decoder falcon_decoder = {
 	.prepare = falcon_prepare,
 };
 
+static const struct oom_type_targets falcon_targets[] = {
+	{"falcon", NULL, "input_layernorm+post_attention_layernorm+ln_f"}, {NULL, NULL, NULL},
+};
+
 const struct oom_family oom_family_falcon = {
 	.name = "falcon",
 	.summary = "parallel decoder, fused qkv with few key heads, rotary positions or ALiBi",
@@ -242,6 +246,7 @@ const struct oom_family oom_family_falcon = {
 	.types = OOM_TYPE("falcon"),
 	.norm = OOM_NORM_LAYER,
 	.lora_targets = "query_key_value",
+	.type_targets = falcon_targets,
 	.keys = falcon_keys,
 	.parse = falcon_parse,
 	.decoder = &falcon_decoder,

@@ -169,7 +169,9 @@ static const struct oom_decoder gpt2_decoder = {
 	.prepare = gpt2_prepare,
 };
 
-static const struct oom_type_targets gpt2_targets[] = {{"gpt_neo", "q_proj+v_proj"}, {NULL, NULL}};
+static const struct oom_type_targets gpt2_targets[] = {
+	{"gpt_neo", "q_proj+v_proj", NULL}, {"gpt2", NULL, "ln_1+ln_2+ln_f"}, {NULL, NULL, NULL},
+};
 
 const struct oom_family oom_family_gpt2 = {
 	.name = "gpt2",

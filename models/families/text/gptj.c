@@ -206,7 +206,9 @@ static const struct oom_decoder gptj_decoder = {
 	.prepare = gptj_prepare,
 };
 
-static const struct oom_type_targets gptj_targets[] = {{"codegen", "qkv_proj"}, {NULL, NULL}};
+static const struct oom_type_targets gptj_targets[] = {
+	{"codegen", "qkv_proj", NULL}, {"gptj", NULL, "ln_1+ln_f"}, {NULL, NULL, NULL},
+};
 
 const struct oom_family oom_family_gptj = {
 	.name = "gptj",

@@ -288,7 +288,12 @@ static struct oom_val llama_step(struct oom_tape *t, const struct oom_arch *a)
 
 /* Their queries, keys and values are one layer. */
 static const struct oom_type_targets llama_targets[] = {
-	{"phi3", "all-linear"}, {"phi4_multimodal", "all-linear"}, {NULL, NULL},
+	{"phi3", "all-linear", NULL}, {"phi4_multimodal", "all-linear", NULL},
+	{"llama", NULL, "input_layernorm+post_attention_layernorm+norm"}, {"mistral", NULL, "input_layernorm+post_attention_layernorm+norm"},
+	{"phi", NULL, "input_layernorm+final_layernorm"}, {"gemma", NULL, "input_layernorm+post_attention_layernorm+norm"},
+	{"gemma2", NULL, "input_layernorm+post_attention_layernorm+pre_feedforward_layernorm+post_feedforward_layernorm+norm"},
+	{"gemma3_text", NULL, "input_layernorm+post_attention_layernorm+pre_feedforward_layernorm+post_feedforward_layernorm+norm"},
+	{"qwen2", NULL, "post_attention_layernorm"}, {"qwen3", NULL, "post_attention_layernorm"}, {NULL, NULL, NULL},
 };
 
 const struct oom_family oom_family_llama = {

@@ -262,7 +262,7 @@ static struct oom_val vit_step(struct oom_tape *t, const struct oom_arch *a)
 }
 
 static const struct oom_type_targets vit_targets[] = {
-	{"dinov2", "query+value"}, {"dinov2_with_registers", "query+value"}, {NULL, NULL},
+	{"dinov2", "query+value", NULL}, {"dinov2_with_registers", "query+value", NULL}, {NULL, NULL, NULL},
 };
 
 const struct oom_family oom_family_vit = {
