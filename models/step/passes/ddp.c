@@ -1,14 +1,30 @@
 /* DistributedDataParallel: everything whole on every GPU, and buckets for the all-reduce.
  *
- * torch/csrc/distributed/c10d/reducer.cpp initialize_buckets: buckets as large as all gradients
- * together, apart from them unless gradient_as_bucket_view is set. */
+ * torch/csrc/distributed/c10d/reducer.cpp initialize_buckets: buckets as large as all gradients together, from the construction on
+ * and for good.  Gradients lie beside them, unless gradient_as_bucket_view is set: then autograd's own is copied into the bucket
+ * by its hook and given up (mark_variable_ready_dense), and .grad is a view, which zero_grad takes away and the bucket does not.
+ * In the micro-steps of no_sync the hook does not run: gradients that are added up lie beside the buckets all the same. */
 #include "step/engines.h"
 #include "step/pass.h"
 
 static bool applies(const struct oom_plan *p)
 {
-	return oom_engine_of(p)->buckets && p->gpus > 1 && !p->zero_stage && !p->bucket_view;
+	return oom_engine_of(p)->buckets && p->gpus > 1 && !p->zero_stage;
 }
+
+/* 1: gradients go into the buckets as they come; 0: the streams are as recorded.  Gradients that others give up are theirs. */
+static unsigned shape(const struct oom_plan *p)
+{
+	return p->bucket_view && p->grad_accum == 1 && !p->step_in_backward && !p->offload_gradients &&
+	       !oom_optimizer_at((size_t)p->optimizer)->in_backward;
+}
+
+static void grad(struct oom_rewrite *w, int32_t row)
+{
+	oom_rewrite_event(w, row, OOM_EV_FREE);
+}
+
+static const struct oom_hooks hooks = {.grad = grad};
 
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
@@ -23,5 +39,7 @@ const struct oom_pass oom_pass_ddp = {
 	.knobs = "gpus+gradient-as-bucket-view",
 	.source = "torch/csrc/distributed/c10d/reducer.cpp",
 	.applies = applies,
+	.shape = shape,
 	.holdings = holdings,
+	.hooks = &hooks,
 };

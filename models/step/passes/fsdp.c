@@ -191,7 +191,7 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 		return;
 	if (first && apart)
 		oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
-	else if (first || !prefetches(w))
+	else if (!prefetches(w))
 		gather_flat(w, r);
 	if (apart) {
 		oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
@@ -281,14 +281,24 @@ static void let_go(struct oom_rewrite *w)
 
 /* ---- the hooks ---- */
 
+/* The root's hook runs on the loss, before the loss's own derivative, and prefetches the unit that ran before it
+ * (_runtime_utils.py _pre_backward_hook): the last layer is whole beside the gradient of the logits. */
+static void gather_last(struct oom_rewrite *w)
+{
+	if (!copies_out(w) && reshards(w) && prefetches(w) && w->from->n_units)
+		gather_flat(w, rows_of(w, w->from->n_units));
+}
+
 static void begin(struct oom_rewrite *w)
 {
 	struct own *root = w->own;
 
 	root->met = 0;
 	root->reduced_before = -1;
-	if (w->stream == OOM_STREAM_BWD)
+	if (w->stream == OOM_STREAM_BWD) {
+		gather_last(w);
 		return;
+	}
 	root->gathered_before = -1;
 	gather(w, 0);
 }
