@@ -82,12 +82,13 @@ static const struct kernel *kernel_of(const struct oom_tape *t)
 	return k && k->node && (t->grad || !k->in_place) ? k : NULL;
 }
 
-/* A model that is one compiled graph returns its logits beside the loss, and autograd hands the graph's backward pass zeros for
+/* A compiled graph with the loss in it returns the model's logits beside the loss, and autograd hands its backward pass zeros for
  * them (torch/csrc/autograd/python_function.cpp, materialize_grads): 2 bytes a logit beside logits and gradient, seen on an
- * H100 in the allocated bytes and in the code that inductor wrote (`tangents_2`). */
+ * H100 in the allocated bytes and in the code that inductor wrote (`tangents_2`).  It is the model's one graph, or the last of
+ * those that FSDP's hooks cut it into; layers that are compiled by themselves leave the loss to another. */
 static bool makes_zeros(const struct oom_tape *t)
 {
-	return t->one_graph && t->plan->fused_ce == OOM_LOSS_PLAIN && !t->arch->loss_apart;
+	return t->plan->compile && !t->plan->compile_layers && t->plan->fused_ce == OOM_LOSS_PLAIN && !t->arch->loss_apart;
 }
 
 static struct oom_val one_kernel(struct oom_tape *t, const struct kernel *k, struct oom_val logits,

@@ -68,12 +68,6 @@ double oom_kernels_of(const struct oom_plan *p)
 	return sm > 8 ? 8 : sm;
 }
 
-/* Engines that wrap layers compile layers (passes/whole_graph.c). */
-static bool one_graph(const struct oom_plan *p)
-{
-	return p->compile && !p->compile_layers && !oom_engine_of(p)->wraps_units;
-}
-
 /* FSDP's mixed precision is 16-bit weights in the tape; accelerate's autocast stays around FSDP1's (accelerator.py
  * prepare_model: native_amp; _prepare_fsdp2 goes without), which runs layer norms, losses and what else is on its
  * fp32 list in fp32. */
@@ -107,7 +101,6 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;
 	k.rank0_contexts = k.prefetch_bucket = k.persistence = k.pp_schedule = k.cp_comm = k.recompute_layers = 0;
 	k.precision = recorded_precision(p);
-	k.compile += one_graph(p);
 	k.use_reentrant = oom_ckpt_reenters(p) + oom_ckpt_around_units(p);
 	k.margin = k.moe_imbalance = k.vllm_share = 0;
 	k.vllm_sleep = k.rollouts = 0;
@@ -210,7 +203,6 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	t->teacher = m->teacher ? &m->teacher->arch : NULL;
 	oom_batch_sizes(p, &t->val_b, &t->val_s, &t->val_t);
 	t->expand = expand;
-	t->one_graph = one_graph(p);
 	t->amp = p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16 ||
 		 p->precision == OOM_BF16_AMP || p->precision == OOM_FP16_AMP;
 	t->amp_dt = t->amp ? half[p->precision] : OOM_F32;

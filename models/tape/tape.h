@@ -56,7 +56,6 @@ struct oom_tape {
 		size_t n, cap, at, end;
 		size_t products;        /* met in this layer so far */
 	} kept;
-	bool one_graph;                 /* torch.compile makes one graph of model and loss */
 	struct oom_val also;            /* what the block being run returns beside its first (oom_block_returns) */
 	int32_t held[OOM_MAX_HELD];     /* shared tensors alive for recomputation */
 	/* the first layer's checkpoint of the stack that shares them */

@@ -102,29 +102,50 @@ static struct oom_eval evaluated(const struct reading *r)
 	return e;
 }
 
+static void within(const struct reading *r, const double least[PHASES], double most)
+{
+	static const enum oom_phase phase[PHASES] = {OOM_PHASE_FWD2, OOM_PHASE_BWD2, OOM_PHASE_OPT2};
+	const struct oom_eval e = evaluated(r);
+
+	for (int k = 0; k < PHASES; k++) {
+		const double off = (double)(e.peak[phase[k]] + WORKSPACES) / (double)r->peak[k] - 1;
+
+		if (off < least[k] || off > most)
+			fail_msg("%s %s: %s off by %+.4f", r->model, r->knobs, oom_phase_str(phase[k]), off);
+	}
+}
+
 /* Blocks that are cut from larger ones count whole on the card, which is what small tensors of an optimizer's step are short of: 0.7 %
  * there, 0.1 % before. */
 static void phases_of_the_second_step(void **state)
 {
-	static const enum oom_phase phase[PHASES] = {OOM_PHASE_FWD2, OOM_PHASE_BWD2, OOM_PHASE_OPT2};
 	static const double least[PHASES] = {-0.001, -0.001, -0.007};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(readings) / sizeof(readings[0]); i++) {
-		const struct oom_eval e = evaluated(&readings[i]);
+	for (size_t i = 0; i < sizeof(readings) / sizeof(readings[0]); i++)
+		within(&readings[i], least, 0.001);
+}
 
-		for (int k = 0; k < PHASES; k++) {
-			const double off = (double)(e.peak[phase[k]] + WORKSPACES) / (double)readings[i].peak[k] - 1;
+/* torch.compile(FSDP(model)): a graph for each layer, and one for norm, head and loss, which makes zeros for the logits' gradient.
+ * A layer keeps 8 MiB more than is priced. */
+static void compiled_around_fsdp(void **state)
+{
+	static const struct reading compiled[] = {
+		{"Llama-3.2-1B", "micro-batch 2 seq-len 2048 precision amp-bf16 optimizer adamw compile true engine fsdp1 gpus 8 zero 3",
+		 {9180276224, 11403266048, 3176326144}},
+		{"Llama-3.2-1B", "micro-batch 2 seq-len 2048 precision amp-bf16 optimizer adamw compile true engine fsdp2 gpus 8 zero 3",
+		 {9298798080, 11400144896, 3174249472}},
+	};
+	static const double least[PHASES] = {-0.03, -0.025, -0.007};
 
-			if (off < least[k] || off > 0.001)
-				fail_msg("%s %s: %s off by %+.4f", readings[i].model, readings[i].knobs, oom_phase_str(phase[k]), off);
-		}
-	}
+	(void)state;
+	for (size_t i = 0; i < sizeof(compiled) / sizeof(compiled[0]); i++)
+		within(&compiled[i], least, 0);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(phases_of_the_second_step)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(phases_of_the_second_step), cmocka_unit_test(compiled_around_fsdp)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
