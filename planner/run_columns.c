@@ -22,11 +22,12 @@ void oom_run_columns_header(FILE *out)
 	}
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		fprintf(out, "pred_%s,", oom_bucket_column((enum oom_bucket)b));
-	fprintf(out, "pred_peak_phase,pred_allocated,pred_context_bytes,pred_workspace_bytes,pred_nccl_bytes,"
-			"pred_used_bytes,pred_error,pred_warning\n");
+	fprintf(out, "pred_peak_phase,pred_allocated,pred_reserved_bytes,pred_context_bytes,pred_workspace_bytes,"
+			"pred_nccl_bytes,pred_used_bytes,pred_error,pred_warning\n");
 }
 
-void oom_run_columns_write(FILE *out, const struct oom_eval *e, uint64_t native, uint64_t expandable)
+void oom_run_columns_write(FILE *out, const struct oom_eval *e, const struct oom_eval *card, uint64_t native,
+			   uint64_t expandable)
 {
 	const uint64_t v[SCALARS] = {e->total_params,	 e->trainable_params,	e->active_params,
 				     e->param_bytes,	 e->buffer_bytes,	e->input_bytes,
@@ -46,14 +47,15 @@ void oom_run_columns_write(FILE *out, const struct oom_eval *e, uint64_t native,
 	}
 	for (int b = 0; b < OOM_BUCKETS; b++)
 		fprintf(out, "%llu,", (unsigned long long)e->bucket[b]);
-	fprintf(out, "%s,%llu,%llu,%llu,%llu,%llu,", oom_phase_column(e->peak_phase),
-		(unsigned long long)e->allocated_bytes,
-		(unsigned long long)e->context_bytes, (unsigned long long)e->workspace_bytes,
-		(unsigned long long)e->nccl_bytes, (unsigned long long)e->used_bytes);
+	fprintf(out, "%s,%llu,%llu,%llu,%llu,%llu,%llu,", oom_phase_column(e->peak_phase),
+		(unsigned long long)card->allocated_bytes,
+		(unsigned long long)(card->reserved_bytes + card->workspace_bytes),
+		(unsigned long long)card->context_bytes, (unsigned long long)card->workspace_bytes,
+		(unsigned long long)card->nccl_bytes, (unsigned long long)card->used_bytes);
 }
 
 void oom_run_columns_empty(FILE *out)
 {
-	for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 6; i++)
+	for (int i = 0; i < SCALARS + 1 + 2 * (OOM_PHASES - 1) + OOM_BUCKETS + 7; i++)
 		putc(',', out);
 }

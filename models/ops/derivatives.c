@@ -277,11 +277,14 @@ static void cast(struct oom_tape *t, struct oom_node *n, struct grad *g)
 static void softmax(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	const struct oom_dim all = {n->edge[0].width, NULL};
-	struct oom_val zeros = oom_none();
+	struct oom_val zeros = oom_none(), product = oom_none();
 
 	if (n->zeros)
 		zeros = oom_scratch_hold(t, "zeros for the logits returned", n->edge[0].mono, all.n, (enum oom_dtype)n->edge[0].dt);
 	g[0] = oom_grad_for_edge(t, n, 0, n->edge[0].dt);
+	if (n->product)
+		product = oom_scratch_hold(t, n->name, n->mono, n->width, (enum oom_dtype)n->dt);
+	oom_drop(t, product);
 	oom_drop(t, zeros);
 }
 

@@ -1,7 +1,9 @@
 /* Softmax, dropout and masks. */
 #include "ops.h"
 
-static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_val x, bool to_fp32)
+/* The kernel for CUDA multiplies gradient and result before it sums (aten/src/ATen/native/cuda/SoftMax.cu
+ * softmax_backward_cuda_out: Tensor tmp = grad * output); log_softmax's does not, nor what inductor makes of it. */
+static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_val x, bool to_fp32, bool product)
 {
 	const bool rg = oom_wants_grad(t, x);
 	const struct oom_val arg = oom_argument(t, x);
@@ -16,6 +18,8 @@ static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_v
 	if (rg) {
 		n = oom_node(t, OOM_NODE_SOFTMAX, name);
 		oom_node_edge(t, n, x);
+		if (n >= 0)
+			t->nodes[n].product = product && t->plan->softmax_product && !t->plan->compile;
 	}
 	y = oom_new_like(t, name, x, dt);
 	y.perm = false;
@@ -32,19 +36,19 @@ static struct oom_val softmax(struct oom_tape *t, const char *name, struct oom_v
 
 struct oom_val oom_op_softmax(struct oom_tape *t, struct oom_val x, bool to_fp32)
 {
-	return softmax(t, "softmax", x, to_fp32 || t->amp);
+	return softmax(t, "softmax", x, to_fp32 || t->amp, true);
 }
 
 struct oom_val oom_op_softmax_own(struct oom_tape *t, struct oom_val x)
 {
-	return softmax(t, "softmax", x, false);
+	return softmax(t, "softmax", x, false, true);
 }
 
 /* cross_entropy_loss calls log_softmax with the input's type spelt out, so autocast leaves it
  * alone. */
 struct oom_val oom_op_log_softmax(struct oom_tape *t, struct oom_val x)
 {
-	return softmax(t, "log_softmax", x, false);
+	return softmax(t, "log_softmax", x, false, false);
 }
 
 struct oom_val oom_op_dropout(struct oom_tape *t, struct oom_val x, double p)

@@ -181,6 +181,10 @@
 {KNOB("keep-softmax-inputs", "keep_softmax_inputs", keep_softmax_inputs), FLAG(0),
  .summary = "softmax and log_softmax keep their inputs for a backward pass that does not need them",
  .setting = "", .source = "torch before 1.11, derivatives.yaml _softmax, _log_softmax"},
+{KNOB("softmax-product", "softmax_product", softmax_product), FLAG(1),
+ .summary = "softmax's gradient takes a tensor of its own, gradient times result, as CUDA's kernel does (false: as those "
+	    "for the CPU, which an emulated card runs)",
+ .setting = "", .source = "aten/src/ATen/native/cuda/SoftMax.cu softmax_backward_cuda_out"},
 {KNOB("rope-tables", "rope_tables", rope_tables), WORD(rope_tables, OOM_ROPE_MADE),
  .summary = "whose layers keep cosines and sines of max_position_embeddings each, in the type that weights are "
 	    "loaded in: 512 MiB in Mistral 7B",

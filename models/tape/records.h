@@ -163,7 +163,10 @@ struct oom_node {
 			uint16_t heads, d, length;      /* fused attention */
 		};
 		bool added;     /* OOM_NODE_LINEAR: addmm, whose bias is one of its operands */
-		bool zeros;     /* OOM_NODE_SOFTMAX: of a compiled model that returns its logits too */
+		struct {        /* OOM_NODE_SOFTMAX */
+			bool zeros;     /* of a compiled model that returns its logits too */
+			bool product;   /* its gradient is made of gradient times result, a tensor of its own */
+		};
 		uint16_t sequences;             /* OOM_NODE_ROWS: taken one by one; 0: all at once */
 		/* OOM_NODE_CONV: the weight's gradient is not laid out as the weight */
 		bool turned;

@@ -38,7 +38,7 @@ def price(program, mapped):
     for r in rows.values():
         if not r["pred_error"]:
             r["pred_overall_peak"] = r["pred_allocated"]
-            r["pred_reserved_native"] = str(float(r["pred_reserved_native"]) + float(r["pred_workspace_bytes"]))
+            r["pred_reserved_native"] = r["pred_reserved_bytes"]
     return rows
 
 
