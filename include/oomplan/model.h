@@ -167,7 +167,9 @@ struct oom_eval {
 	uint64_t context_bytes, workspace_bytes, nccl_bytes;
 	/* the cached part of nccl_bytes on a card with room for the whole cache; 0 without a replay */
 	uint64_t later_bytes;
-	uint64_t allocated_bytes;       /* max_memory_allocated on a card: overall_peak plus workspaces */
+	/* max_memory_allocated on a card: overall_peak plus workspaces and, where the allocator was replayed, what its blocks
+	 * are larger than what lies in them */
+	uint64_t allocated_bytes;
 	uint64_t used_bytes;            /* what nvidia-smi would show at the peak */
 	/* the same with the reserved bytes estimated cheaply, whether or not they were replayed */
 	uint64_t used_bytes_estimated;

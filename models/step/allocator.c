@@ -69,6 +69,7 @@ int32_t oom_allocate_anew(struct oom_replay *r, uint64_t size, unsigned pool)
 		return -1;
 	if (r->spare < 0 && !block_spares(r))
 		return -1;
+	r->streams |= pool / 2 != OOM_COMPUTE;
 	b = best(r, size, pool);
 	if (b >= 0)
 		oom_free_remove(set, r->blocks, b);
@@ -78,14 +79,13 @@ int32_t oom_allocate_anew(struct oom_replay *r, uint64_t size, unsigned pool)
 		return -1;
 	if (r->blocks[b].size - size < r->least_rest[block_is_small(pool)] ||
 	    (r->rules.max_split && size >= r->rules.max_split && !r->rules.expandable && !block_is_small(pool))) {
-		r->blocks[b].state = USED;
-		return b;
+		return block_hold(r, b);
 	}
 	if (r->spare < 0 && !block_spares(r))
 		return -1;
 	n = block_cut_front(r, b, size);
 	oom_free_insert(set, r->blocks, b);
-	return n;
+	return block_hold(r, n);
 }
 
 int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stream stream)
@@ -129,12 +129,12 @@ void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules)
 		r->pool[k].end = 0;
 		r->pool[k].holes = 0;
 	}
-	r->top = r->reserved = r->peak = 0;
+	r->top = r->reserved = r->peak = r->held = r->most = 0;
 	r->rules = *rules;
 	r->least_rest[true] = OOM_BLOCK;
 	r->least_rest[false] = rules->expandable ? OOM_BLOCK : MIB + 1;
 	r->retries = 0;
-	r->failed = r->given_up = r->died = false;
+	r->failed = r->given_up = r->died = r->streams = false;
 }
 
 uint64_t oom_replay_trace(struct oom_replay *r, const int64_t *trace, size_t n,

@@ -56,6 +56,8 @@ struct oom_replay {
 	bool failed, given_up, died;
 	uint32_t retries;               /* requests that had cached segments released first */
 	uint64_t top, reserved, peak;
+	uint64_t held, most;            /* in blocks that are used, rests that are not cut off included; the most ever */
+	bool streams;                   /* blocks of another stream than the computation's were asked for */
 	struct oom_free_set free;       /* last, as its bins need not be zeroed */
 };
 /* Empties it, keeping its memory. */

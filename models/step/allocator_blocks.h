@@ -160,6 +160,16 @@ OOM_INLINE int32_t block_cut_front(struct oom_replay *r, int32_t b, uint64_t siz
 	return n;
 }
 
+/* A block is handed out. */
+OOM_INLINE int32_t block_hold(struct oom_replay *r, int32_t b)
+{
+	r->blocks[b].state = USED;
+	r->held += r->blocks[b].size;
+	if (r->held > r->most)
+		r->most = r->held;
+	return b;
+}
+
 /* What takes more than best fit: the rules of PYTORCH_CUDA_ALLOC_CONF, memory from the card, records of blocks. */
 int32_t oom_allocate_anew(struct oom_replay *r, uint64_t size, unsigned pool);
 
@@ -175,13 +185,11 @@ OOM_INLINE int32_t block_serve(struct oom_replay *r, uint64_t size, unsigned poo
 	if (b < 0 || (r->rules.expandable && block_may_grow(r, b)))
 		return oom_allocate_anew(r, size, pool);
 	oom_free_remove(set, r->blocks, b);
-	if (r->blocks[b].size - size < r->least_rest[block_is_small(pool)]) {
-		r->blocks[b].state = USED;
-		return b;
-	}
+	if (r->blocks[b].size - size < r->least_rest[block_is_small(pool)])
+		return block_hold(r, b);
 	n = block_cut_front(r, b, size);
 	oom_free_insert(set, r->blocks, b);
-	return n;
+	return block_hold(r, n);
 }
 
 OOM_INLINE void block_release(struct oom_replay *r, int32_t b)
@@ -199,6 +207,7 @@ OOM_INLINE void block_release(struct oom_replay *r, int32_t b)
 	n = blocks[b].next;
 	p = blocks[b].prev;
 	blocks[b].state = FREE;
+	r->held -= blocks[b].size;
 	if (n >= 0 && blocks[n].state == FREE) {
 		oom_free_remove(set, blocks, n);
 		block_absorb(r, b);

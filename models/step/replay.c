@@ -46,6 +46,7 @@ enum oom_status oom_player_end(const struct oom_player *p, struct oom_replay_res
 	if (p->allocator.failed && !p->allocator.died)
 		return OOM_ERR_MEMORY;
 	*out = (struct oom_replay_result){.reserved = p->allocator.peak,
+					  .held = p->allocator.streams ? 0 : p->allocator.most,
 					  .retries = p->allocator.retries,
 					  .died = p->allocator.died};
 	return OOM_OK;

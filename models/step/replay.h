@@ -38,6 +38,9 @@ void oom_player_release(struct oom_player *p);
 
 struct oom_replay_result {
 	uint64_t reserved;              /* the peak of reserved bytes (until it ran out of memory) */
+	/* the peak of what max_memory_allocated counts, whole blocks; 0 with several streams: it takes a block off when it
+	 * is freed, the replay when the other stream is through with it */
+	uint64_t held;
 	uint64_t later;                 /* the same of ranks after a node's first, where it is another; 0 */
 	/* on a card of limited size: how many requests made the allocator release cached segments, and
 	 * whether one of them failed even so, which is out of memory */

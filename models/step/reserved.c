@@ -130,6 +130,13 @@ static enum oom_status replay(struct oom_evaluator *ev, const struct oom_model *
 	return OOM_OK;
 }
 
+/* max_memory_allocated counts whole blocks: a large one is not cut where less than a MiB would be left over
+ * (c10/cuda/CUDACachingAllocator.cpp should_split, alloc_found_block). */
+static void count_blocks(struct oom_eval *e, const struct oom_replay_result *r)
+{
+	e->allocated_bytes = (r->held > e->overall_peak ? r->held : e->overall_peak) + e->workspace_bytes;
+}
+
 /* On a card that has no room for the cache: what is reserved there, with cached segments given back
  * when it is full. */
 static enum oom_status squeeze(struct oom_evaluator *ev, const struct oom_model *model,
@@ -151,6 +158,7 @@ static enum oom_status squeeze(struct oom_evaluator *ev, const struct oom_model 
 	/* ranks in closed form may allocate a little more than they do where they are played */
 	out->reserved_bytes = r->reserved > out->overall_peak ? r->reserved : out->overall_peak;
 	out->used_bytes = outside + out->reserved_bytes;
+	count_blocks(out, r);
 	return OOM_OK;
 }
 
@@ -211,6 +219,7 @@ enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *mo
 	if (r) {
 		out->reserved_bytes = r->reserved;
 		out->reserved_replayed = true;
+		count_blocks(out, r);
 	}
 	/* the pile of an evaluation, which is not replayed */
 	if (out->reserved_bytes < out->overall_peak) {
