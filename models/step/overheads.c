@@ -27,13 +27,16 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 	const double sm = oom_capability(plan);
 	const bool alone = oom_engine_of(plan)->info.in_turn;
 	const bool desktop = (sm >= 7.5 && sm < 8) || (sm > 8.5 && sm < 9) || sm >= 12;
-	const bool volta = sm >= 7 && sm < 7.5, turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1;
+	const bool volta = sm >= 7 && sm < 7.5, turing = sm >= 7.5 && sm < 8, a100 = sm >= 8 && sm < 8.1,
+		   hopper = sm >= 9 && sm < 10;
 
 	/* CUDA context and modules, loaded lazily: 0.47 GiB measured on an A100
-	 * (stas00/ml-engineering), 135 MiB on a T4 with torch 2.11 (torch-preflight); a guess
-	 * elsewhere */
-	e->context_bytes = turing ? 135 * MIB : a100 ? 482 * MIB : 512 * MIB;
-	e->context_measured = plan->compute_capability > 0 && (turing || a100);
+	 * (stas00/ml-engineering), 141 MiB on a T4 with torch 2.10 and 2.14 (Anassbzdd/fitcheck,
+	 * data/measurements; 135 with 2.11, torch-preflight), 767 MiB on an H100 after two training
+	 * steps (torch 2.11, CUDA 13.0, driver 580; 619 of them after the first tensor); a guess
+	 * elsewhere, Blackwell's is Hopper's */
+	e->context_bytes = turing ? 141 * MIB : a100 ? 482 * MIB : sm >= 9 && !desktop ? 767 * MIB : 512 * MIB;
+	e->context_measured = plan->compute_capability > 0 && (turing || a100 || hopper);
 	/* all kernels with the context: 666,632,192 bytes instead of 287,047,680 for one tensor of
 	 * random numbers (pytorch/pytorch#85692) */
 	if (!plan->lazy_modules) {

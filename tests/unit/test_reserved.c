@@ -58,8 +58,13 @@ static void beside_the_cache(void **state)
 	/* 32 MiB each on Hopper; little NCCL on cards for desktops; a T4's context */
 	assert_int_equal(beside(9.0, 1).workspace_bytes, 64 * MIB);
 	assert_int_equal(beside(8.6, 2).nccl_bytes, 192 * MIB);
-	assert_int_equal(beside(7.5, 1).context_bytes, 135 * MIB);
-	assert_false(beside(9.0, 1).context_measured);
+	assert_int_equal(beside(7.5, 1).context_bytes, 141 * MIB);
+	/* read on a card: what NVML says less what is reserved */
+	assert_int_equal(beside(9.0, 1).context_bytes, 767 * MIB);
+	assert_true(beside(9.0, 1).context_measured);
+	assert_int_equal(beside(10.0, 1).context_bytes, 767 * MIB);
+	assert_false(beside(10.0, 1).context_measured);
+	assert_int_equal(beside(12.0, 1).context_bytes, 512 * MIB);
 }
 
 static void the_other_ranks_contexts(void **state)
