@@ -207,7 +207,7 @@ void oom_box_embeddings(struct oom_frame *f, uint64_t rows, const struct oom_dim
 void oom_kept_add(struct oom_tape *t, struct oom_kept *k, struct oom_val x)
 {
 	/* of a training step autograd keeps them too, but for norms' fp32 results under autocast */
-	if (t->stream != OOM_STREAM_EVAL && !(k->in_training && t->stream == OOM_STREAM_FWD && t->amp))
+	if (t->stream != OOM_STREAM_EVAL && !(k->without_grad && !x.rg) && !(k->in_training && t->stream == OOM_STREAM_FWD && t->amp))
 		return;
 	if (k->n == sizeof(k->x) / sizeof(k->x[0]))
 		oom_tape_fail(t, OOM_ERR_LIMIT, "more than %zu states kept by the layers", k->n);

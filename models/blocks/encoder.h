@@ -98,6 +98,7 @@ void oom_box_embeddings(struct oom_frame *f, uint64_t rows, const struct oom_dim
  * cache): owned by step(), whose layers add to it. */
 struct oom_kept {
 	bool in_training;               /* and not in evaluations alone */
+	bool without_grad;              /* and in any pass where autograd has no use for them */
 	struct oom_val x[2 * OOM_MAX_LAYERS];
 	size_t n;
 };

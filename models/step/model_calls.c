@@ -107,7 +107,8 @@ static void count_beside(struct oom_tape *t, size_t from)
 struct oom_val oom_other_logits(struct oom_tape *t, const struct oom_arch *a, enum oom_reference ref)
 {
 	const struct oom_arch *const arch = t->arch;
-	const uint64_t vocab = t->vocab, pixels = t->pixels, pixel_mask = t->pixel_mask;
+	const uint64_t vocab = t->vocab, pixels = t->pixels, pixel_mask = t->pixel_mask,
+		       token_mask = t->token_mask;
 	const uint8_t shift = t->shift;
 	const struct oom_selection selection = t->selection;
 	const char *warning = t->warning;
@@ -144,6 +145,7 @@ struct oom_val oom_other_logits(struct oom_tape *t, const struct oom_arch *a, en
 	t->vocab = vocab;
 	t->pixels = pixels;
 	t->pixel_mask = pixel_mask;
+	t->token_mask = token_mask;
 	t->shift = shift;
 	t->selection = selection;
 	t->warning = warning;

@@ -17,8 +17,8 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	const uint64_t b = at->b, s = at->s - oom_virtual_tokens(p), tgt = at->t;
 	const bool full = oom_plan_stores(p) == OOM_FP32;
 	const struct oom_objective *o = oom_objective_of(p);
-	uint64_t x[7] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2),
-			 t->token_types ? b * s * 8 : 0, 0, b * t->pixel_mask * 8};
+	uint64_t x[8] = {b * s * 8, b * 8, 0, b * t->pixels * (full ? 4 : 2),
+			 t->token_types ? b * s * 8 : 0, 0, b * t->pixel_mask * 8, b * s * t->token_mask * 8};
 
 	if (task == OOM_TASK_IMAGE_CLS)
 		x[0] = b * (a->channels ? a->channels : 3) * side * side * (full ? 4 : 2);
@@ -39,13 +39,13 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 	}
 	if (o->by_text) {                       /* ids and a mask each */
 		x[2] = 0;
-		for (int i = 0; i < 7; i++)
+		for (int i = 0; i < 8; i++)
 			x[i] *= (uint64_t)p->texts;
 	}
 	*rounded = 0;
-	for (int i = 0; i < 7; i++)
+	for (int i = 0; i < 8; i++)
 		*rounded += oom_block(x[i]);
-	return x[0] + x[1] + x[2] + x[3] + x[4] + x[5] + x[6];
+	return x[0] + x[1] + x[2] + x[3] + x[4] + x[5] + x[6] + x[7];
 }
 
 /* An eighth of what sound.c lets pass. */

@@ -138,8 +138,18 @@ struct oom_tape {
 		void *ctx;
 		uint32_t n;
 	} behind;
+	/* what cross-attention layers of a text model attend to (Mllama): states of so many tokens, a mask, and which of the
+	 * text's rows attend to any; borrowed until `over` is called, when the model has returned */
+	struct oom_crossed {
+		bool there;
+		uint16_t tokens, len;   /* of all sequences, of one */
+		struct oom_val x, mask, rows;
+		void (*over)(struct oom_tape *t, void *ctx);
+		void *ctx;
+	} crossed;
 	uint64_t pixels;        /* image elements that a sample brings along (besides its text) */
 	uint64_t pixel_mask;    /* and whole numbers that say which of them are padding */
+	uint64_t token_mask;    /* and, for every token, those that say what it attends to */
 	bool token_types;       /* and a type of every token */
 	/* masks are made whatever a kernel could do without, for images are attended both ways */
 	bool typed_mask;

@@ -139,6 +139,48 @@ def tiled(cfg, b, s, images, dt):
                   image_sizes=torch.tensor([[SIDE, SIDE]] * b))
 
 
+def latents(cfg, b, s, images, dt):
+    """Images and their masks apart for every text, resampled (IDEFICS 2)."""
+    d = tokens(b, s, images, cfg.perceiver_config.resampler_n_latents)
+    return pixels(d, dt, b, images, 3, SIDE, SIDE,
+                  pixel_attention_mask=torch.tensor([[[[1] * SIDE] * SIDE] * images] * b))
+
+
+def marked(cfg, b, s, images, dt):
+    """Features between two tokens of their own, whose embeddings are the tower's (Ovis 2)."""
+    d = flat(GRID ** 2 // cfg.vision_config.hidden_stride ** 2)(cfg, b, s, images, dt)
+    row = d["input_ids"][0].tolist()
+    first, last = row.index(IMAGE), len(row) - 1 - row[::-1].index(IMAGE)
+    row[first - 1], row[last + 1] = cfg.visual_indicator_token_ids[:2]
+    d.update(input_ids=torch.tensor([row] * b), labels=torch.tensor([row] * b))
+    return d
+
+
+def squares(n, side):
+    """Images of another side."""
+    def batch(cfg, b, s, images, dt):
+        return pixels(tokens(b, s, images, n), dt, b * images, 3, side, side)
+    return batch
+
+
+def crossed(cfg, b, s, images, dt):
+    """Tiles of every image, which every token may attend to (Mllama)."""
+    v = cfg.vision_config
+    tiles, side = v.max_num_tiles, v.image_size
+    return pixels(tokens(b, s, 1, 1), dt, b, images, tiles, 3, side, side,
+                  aspect_ratio_ids=torch.tensor([[6] * images] * b),
+                  aspect_ratio_mask=torch.tensor([[[1] * tiles] * images] * b),
+                  cross_attention_mask=torch.tensor([[[[1] * tiles] * images] * s] * b))
+
+
+def pooled(cfg, b, s, images, dt):
+    """Patches as rows with their places, three by three to a feature (Gemma 4)."""
+    side = 12
+    d = tokens(b, s, images, (side // cfg.vision_config.pooling_kernel_size) ** 2, True)
+    places = [[i % side, i // side] for i in range(side * side)]
+    return pixels(d, dt, b * images, side * side, 3 * PATCH ** 2, image_position_ids=torch.tensor([places] * (b * images)))
+
+
 # ---- models ----
 
 TEXT = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -210,6 +252,27 @@ def others():
           boi_token_index=2002, eoi_token_index=2003)
 
 
+def apart():
+    """Types whose images take a way of their own to the text."""
+    model("idefics2", latents, dict(model_type="mistral", sliding_window=None), dict(VIT, model_type="idefics2_vision"),
+          image_token_id=IMAGE, perceiver_config=dict(model_type="idefics2_perceiver", hidden_size=256,
+          resampler_n_latents=16, resampler_depth=2, resampler_n_heads=4, resampler_head_dim=32, num_key_value_heads=2))
+    model("ovis2", marked, dict(model_type="qwen2"), dict(VIT, model_type="ovis2_vision", vocab_size=512, hidden_stride=2,
+          num_visual_indicator_tokens=5), image_token_id=IMAGE, hidden_size=256, vocab_size=2048,
+          visual_indicator_token_ids=[2003, 2004, 2005, 2006, 2007])
+    model("got_ocr2", squares(16, 256), dict(model_type="qwen2"), dict(model_type="got_ocr2_vision", hidden_size=192,
+          num_hidden_layers=3, num_attention_heads=4, image_size=256, patch_size=16, mlp_dim=384, output_channels=64,
+          window_size=4, global_attn_indexes=[1]), image_token_index=IMAGE, image_token_id=IMAGE)
+    model("mllama", crossed, dict(model_type="mllama_text_model", num_hidden_layers=4, cross_attention_layers=[1, 3]),
+          dict(model_type="mllama_vision_model", hidden_size=192, intermediate_size=384, num_hidden_layers=3,
+               num_global_layers=2, attention_heads=4, image_size=SIDE, patch_size=PATCH, vision_output_dim=192 * 3,
+               intermediate_layers_indices=[0, 1], max_num_tiles=4), image_token_index=IMAGE)
+    model("gemma4", pooled, dict(model_type="gemma4_text", head_dim=64, global_head_dim=64, num_hidden_layers=4,
+          layer_types=["sliding_attention", "full_attention"] * 2, hidden_size_per_layer_input=0, num_kv_shared_layers=0,
+          vocab_size_per_layer_input=2048), dict(VIT, model_type="gemma4_vision", num_key_value_heads=4, head_dim=48,
+          pooling_kernel_size=3), image_token_id=IMAGE, audio_token_id=2002, video_token_id=2003, audio_config=None)
+
+
 def kept():
     """Types whose configs lie beside the table."""
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "accuracy", "images")
@@ -227,9 +290,14 @@ STEPS = (dict(precision="bf16", attn="sdpa", micro_batch=2),
          dict(precision="bf16", attn="sdpa", micro_batch=2, padding_mask=True, images=2))
 
 
+WRITTEN_OUT = ("got_ocr2",)             # have no other attention
+
+
 def run(name, i, backend):
     config, batch = MODELS[name]
     step = dict(STEPS[i])
+    if name in WRITTEN_OUT:
+        step["attn"] = "eager"
     images = step.pop("images", 1)
     spec = M.normalise(dict(step, config=config, task="image-text", seq_len=256, id="%s-%d" % (name, i), model=name,
                             optimizer="adamw"))
@@ -257,7 +325,7 @@ def main():
     auto, M.compute_loss = M.auto_class, without_cache(M.compute_loss)
     M.auto_class = lambda task: transformers.AutoModelForImageTextToText if task == "image-text" else auto(task)
     with_values()
-    for table in (qwen, glm, others, kept):
+    for table in (qwen, glm, others, apart, kept):
         table()
     os.makedirs(configs, exist_ok=True)
     backend, new = M.FakeBackend(True), not os.path.exists(out)

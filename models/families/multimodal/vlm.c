@@ -187,6 +187,7 @@ static void parse(struct oom_arch *a)
 	a->default_task = v->kind->flags & OOM_VLM_AUDIO ? OOM_TASK_SEQ2SEQ : OOM_TASK_IMAGE_TEXT;
 	v->text_arch = *a;
 	v->text_arch.tie = v->text_tie;
+	a->float_logits = false;                /* of the text model's own class (MllamaForCausalLM) */
 	if (!a->rd.status && !v->outer.status && a->d_model)
 		check_emission(a);
 }
@@ -219,7 +220,7 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	struct oom_val f;
 
 	e->merged = true;
-	t->pixels = t->pixel_mask = 0;
+	t->pixels = t->pixel_mask = t->token_mask = 0;
 	t->selection.part = OOM_PART_TOWER;
 	f = e->v->kind->emit(e);
 	t->selection.part = OOM_PART_TEXT;
@@ -243,6 +244,19 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	return x;
 }
 
+/* Layers of the text model attend to the features, which are there before its embeddings. */
+static void cross(struct oom_tape *t, struct oom_emit *e)
+{
+	t->pixels = t->pixel_mask = t->token_mask = 0;
+	t->selection.part = OOM_PART_TOWER;
+	e->v->kind->emit(e);
+	t->selection.part = OOM_PART_TEXT;
+	if (!t->crossed.there && !t->status)
+		oom_tape_fail(t, OOM_ERR_INVALID, "images: what \"%s\" makes of them is not modelled", e->v->type);
+	if (!(e->v->kind->flags & OOM_VLM_EXACT))
+		t->warning = "the images' part of the step is approximated for this model type";
+}
+
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_vlm *v = a->vlm;
@@ -259,7 +273,9 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 :
 		   flags & OOM_VLM_SHIFT      ? OOM_SHIFT_LOGITS :
 						OOM_SHIFT_LABELS;
-	if (e.images && flags & OOM_VLM_RUNS) {
+	if (e.images && flags & OOM_VLM_CROSSED) {
+		cross(t, &e);
+	} else if (e.images && flags & OOM_VLM_RUNS) {
 		t->merge = merge;
 		/* cppcheck-suppress autoVariables ; given up below, before this returns */
 		t->merge_ctx = &e;

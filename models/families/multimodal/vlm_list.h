@@ -31,7 +31,7 @@ COMPOSITION("granite_speech", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech,
 COMPOSITION("granite_speech_plus", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech,
 	    OOM_VLM_AUDIO | OOM_VLM_SHIFT)
 COMPOSITION("idefics", FILE_VISION_PERCEIVER, oom_emit_idefics, 0)
-COMPOSITION("idefics2", TEXT_VISION_PERCEIVER, oom_emit_perceiver, 0)
+COMPOSITION("idefics2", TEXT_VISION_PERCEIVER, oom_emit_perceiver, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("idefics3", TEXT_VISION, oom_emit_idefics3, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("instructblip", TEXT_VISION_QFORMER, oom_emit_qformer, 0)
 COMPOSITION("instructblipvideo", TEXT_VISION_QFORMER, oom_emit_qformer, 0)
@@ -51,9 +51,9 @@ COMPOSITION("llava_onevision", TEXT_VISION, oom_emit_llava_newline, OOM_VLM_RUNS
 COMPOSITION("minicpmv4_6", TEXT_VISION, oom_emit_minicpm, 0)
 COMPOSITION("minimax_m3_vl", TEXT_VISION, oom_emit_minimax, OOM_VLM_EITHER_TIES)
 COMPOSITION("mistral3", TEXT_VISION, oom_emit_mistral3, OOM_VLM_RUNS | OOM_VLM_EXACT)
-COMPOSITION("mllama", TEXT_VISION, oom_emit_mllama, OOM_VLM_TEXT_TIE)
+COMPOSITION("mllama", TEXT_VISION, oom_emit_mllama, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_CROSSED | OOM_VLM_TEXT_TIE)
 COMPOSITION("musicflamingo", TEXT_AUDIO, oom_emit_music_flamingo, OOM_VLM_AUDIO)
-COMPOSITION("ovis2", TEXT_VISION, oom_emit_ovis, 0)
+COMPOSITION("ovis2", TEXT_VISION, oom_emit_ovis, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("paddleocr_vl", TEXT_VISION, oom_emit_paddle, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("paligemma", TEXT_VISION, oom_emit_paligemma,
 	    OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_TYPES)

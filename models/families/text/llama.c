@@ -4,12 +4,13 @@
  * olmoe,...}/modeling_*.py. */
 #include "llama.h"
 
-enum { SLIDES = 1, DENSE = 2 };         /* of kind[] */
+enum { SLIDES = 1, DENSE = 2 };         /* of kind[]; OOM_LLAMA_CROSS besides */
 
 struct llama_layer {
 	const struct oom_arch *a;
 	struct oom_rope rope, local;    /* local: the sliding layers' own tables (Gemma 3) */
 	struct oom_val mask[2];         /* full, sliding */
+	struct oom_crossed crossed;     /* what cross-attention layers attend to */
 };
 
 /* One projection for all three.  name: NULL is Phi-3's, whose rotated and passed parts are joined in any
@@ -176,6 +177,8 @@ static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t 
 	struct oom_frame f = {.t = t};
 	struct oom_attn at = llama_attention_of(&f, l, sliding, &rope);
 
+	if (l->crossed.there && layer & OOM_LLAMA_CROSS)
+		return oom_llama_cross_layer(t, a, &l->crossed, x);
 	for (uint64_t j = 0; j < k->layer_frequencies; j++)
 		oom_buffer(t, at.rot_dim / 2, OOM_F32);
 	/* in torch's default type, which is the loaded one while from_pretrained makes the model */
@@ -254,7 +257,7 @@ static struct oom_val llama_model(struct oom_tape *t, const struct oom_arch *a,
 {
 	const uint64_t depth = oom_depth(t, a->n_layers), cross = llama_of(a)->cross;
 	const struct oom_llama_kind *k = llama_kind(a);
-	struct llama_layer l = {.a = a};
+	struct llama_layer l = {.a = a, .crossed = t->crossed};
 	struct oom_frame f = {.t = t};
 	struct oom_val first, ids, x;
 
@@ -269,9 +272,12 @@ static struct oom_val llama_model(struct oom_tape *t, const struct oom_arch *a,
 		x = oom_op_dropout(t, first, a->embed_dropout);
 	if (k->embed_norm)
 		x = oom_norm(t, a->norm, names(a)->last, x, 0);
-	if (k->unused)
+	if (k->unused && !l.crossed.there)
 		k->unused(t, a);
-	x = oom_layers(t, (uint32_t)(depth > cross ? depth - cross : 1), a->kind, llama_block, &l, x);
+	if (l.crossed.there)
+		x = oom_layers(t, (uint32_t)depth, a->kind, llama_block, &l, x);
+	else                                    /* text passes the others by */
+		x = oom_layers(t, (uint32_t)(depth > cross ? depth - cross : 1), cross ? NULL : a->kind, llama_block, &l, x);
 	x = oom_norm(t, a->norm, names(a)->last, x, 0);
 	oom_forget_shared(&f);
 	return oom_leave(&f, x);
@@ -281,6 +287,8 @@ static struct oom_val llama_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	struct oom_val embed, x = llama_model(t, a, &embed);
 
+	if (t->crossed.there)
+		t->crossed.over(t, t->crossed.ctx);
 	if (llama_kind(a)->shift_logits)
 		t->shift = OOM_SHIFT_LOGITS_FP32;
 	return oom_causal_tail(t, a, x, embed);

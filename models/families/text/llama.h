@@ -160,6 +160,8 @@ struct oom_llama_size {
 };
 /* kind[] of a layer is its number among the sizes plus one, above the bits of llama.c. */
 enum { OOM_LLAMA_SIZES = 48, OOM_LLAMA_SIZE_SHIFT = 2 };
+/* Another bit of kind[], of types with cross_layers. */
+enum { OOM_LLAMA_CROSS = 4 };
 
 /* What a config says. */
 struct oom_llama {
@@ -196,6 +198,9 @@ struct oom_val oom_llama_uneven(struct oom_frame *f, const struct oom_arch *a, s
 struct oom_val oom_llama_feed_forward(struct oom_tape *t, const struct oom_arch *a, bool dense,
 				      struct oom_val x);
 
+/* A layer that attends to an image (llama_parts.c). */
+struct oom_val oom_llama_cross_layer(struct oom_tape *t, const struct oom_arch *a, const struct oom_crossed *c,
+				     struct oom_val x);
 /* Weights that a step on text does not run (llama_parts.c). */
 void oom_llama_cross_unused(struct oom_tape *t, const struct oom_arch *a);
 void oom_llama_phi4_unused(struct oom_tape *t, const struct oom_arch *a);

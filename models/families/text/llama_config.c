@@ -188,11 +188,16 @@ static void count_cross_layers(struct oom_arch *a)
 
 	for (uint32_t i = 0; listed && i < k->n_items; i++) {
 		const double at = oom_read_item_real(r, "cross_attention_layers", i, -1);
+		const bool there = at >= 0 && at < (double)a->n_layers && at < OOM_MAX_LAYERS;
 
-		own->cross += at >= 0 && at < (double)a->n_layers;
+		own->cross += there;
+		if (there)
+			a->kind[(uint32_t)at] |= OOM_LLAMA_CROSS;
 	}
-	for (uint64_t i = 3; !listed && i < a->n_layers && i < 40; i += 5)
+	for (uint64_t i = 3; !listed && i < a->n_layers && i < 40; i += 5) {
 		own->cross++;
+		a->kind[i] |= OOM_LLAMA_CROSS;
+	}
 	if (own->cross >= a->n_layers)
 		oom_read_fail(r, "cross_attention_layers leaves no layer for text");
 }
@@ -235,9 +240,9 @@ void oom_llama_parse(struct oom_arch *a)
 	parse_biases(a, k);
 	parse_dropouts(a, k);
 	parse_attention(a, k);
+	mark_sliding(a, k);
 	if (k->cross_layers)
 		count_cross_layers(a);
-	mark_sliding(a, k);
 	if (k->sizes)
 		k->sizes(a);
 	if (!k->experts)

@@ -1,4 +1,5 @@
 /* Weights of Llama-shaped models that a step on text does not run.
+ * Mllama's cross-attention layers are here as they run, too.
  * Reference: transformers 5.12, models/{mllama,phi4_multimodal}/modeling_*.py. */
 #include "llama.h"
 
@@ -24,6 +25,54 @@ void oom_llama_cross_unused(struct oom_tape *t, const struct oom_arch *a)
 		oom_param(t, "cross_attn_attn_gate", 0, 1, OOM_P_UNUSED);
 		oom_param(t, "cross_attn_mlp_gate", 0, 1, OOM_P_UNUSED);
 	}
+}
+
+/* MllamaTextCrossAttention; states and mask are the model's. */
+static struct oom_val cross_attention(struct oom_frame *layer, const struct oom_arch *a, const struct oom_crossed *c,
+				      struct oom_val x)
+{
+	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * a->head_dim, "n_heads * head_dim"},
+			     kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
+	struct oom_tape *t = layer->t;
+	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_frame f = {.t = t};
+	struct oom_val q, k, v;
+
+	at.caller = layer;
+	at.causal = false;
+	at.mask = c->mask;
+	at.mk = c->tokens;
+	at.sk = c->len;
+	x = oom_arg(&f, x);
+	q = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "q_proj", x, qd, 0)));
+	q = oom_rename(&f, q, oom_norm(t, a->norm, "q_norm", q, a->head_dim));
+	k = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "k_proj", c->x, kd, 0)));
+	v = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "v_proj", c->x, kd, 0)));
+	k = oom_rename(&f, k, oom_norm(t, a->norm, "k_norm", k, a->head_dim));
+	x = oom_attention_core(t, &at, q, k, v);
+	return oom_leave(&f, oom_op_linear(t, "o_proj", x, h, 0));
+}
+
+/* gate.tanh() * x, named until the sum is there. */
+static struct oom_val gated(struct oom_tape *t, const char *name, struct oom_val x)
+{
+	return oom_op_mul(t, oom_op_unary(t, OOM_TANH, oom_param(t, name, 0, 1, 0)), x);
+}
+
+struct oom_val oom_llama_cross_layer(struct oom_tape *t, const struct oom_arch *a, const struct oom_crossed *c,
+				     struct oom_val x)
+{
+	struct oom_frame f = {.t = t};
+	struct oom_val h;
+
+	t->scope = "cross_attn";
+	h = oom_name(&f, cross_attention(&f, a, c, oom_norm(t, a->norm, "input_layernorm", x, 0)));
+	h = oom_rename(&f, h, oom_op_add(t, x, gated(t, "cross_attn_attn_gate", h)));
+	x = h;
+	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
+	h = oom_name(&f, oom_llama_feed_forward(t, a, true, h));
+	h = oom_rename(&f, h, oom_op_mul(t, c->rows, h));
+	return oom_leave(&f, oom_op_add(t, x, gated(t, "cross_attn_mlp_gate", h)));
 }
 
 /* Of a module that the step never runs: a linear layer with a bias, which adapters find by its name, or,

@@ -1,5 +1,5 @@
-/* What one composition alone has beside its text model, as weights (weights.h): cross-attention (Mllama,
- * IDEFICS), DaViT (Florence 2), and single layers.
+/* What one composition alone has beside its text model, as weights (weights.h): cross-attention (IDEFICS), DaViT
+ * (Florence 2), and single layers.
  * Reference: transformers 5.12, the classes named at each table. */
 #include <string.h>
 
@@ -8,53 +8,6 @@
 #include "weights.h"
 
 enum { H = YES + 1, FF, GATED };
-
-/* ---- Mllama: MllamaVisionModel ---- */
-
-static const struct oom_weight_row mllama_layer[] = {
-	LINEAR("q_proj", H, H, NO), LINEAR("k_proj", H, H, NO), LINEAR("v_proj", H, H, NO),
-	LINEAR("o_proj", H, H, NO), LINEAR("fc1", H, FF, YES), LINEAR("fc2", FF, H, YES),
-	NORM("input_layernorm", H, YES), NORM("post_attention_layernorm", H, YES), ONLY(GATED, 2),
-	ALONE("gate_attn", NO, YES), ALONE("gate_ffn", NO, YES), OOM_WEIGHTS_END};
-
-struct oom_val oom_emit_mllama(struct oom_emit *e)
-{
-	struct oom_tape *t = e->t;
-	struct oom_reader *r = &e->part[1];
-	const uint64_t d = oom_read_count(r, "hidden_size", 1), patch =
-		oom_read_side(r, "patch_size", 14),
-		       grid = oom_read_side(r, "image_size", 448) / (patch ? patch : 1),
-		       channels = oom_read_count_or(r, "num_channels", 3),
-		       tiles = oom_read_count_or(r, "max_num_tiles", 4), places = grid * grid + 1,
-		       kinds = oom_read_items(r, "supported_aspect_ratios", 8) + 1,
-		       used = oom_read_items(r, "intermediate_layers_indices", 5);
-	uint64_t n[] = {[YES] = 1, [H] = d, [FF] = oom_read_count(r, "intermediate_size", 1),
-			[GATED] = 0};
-
-	if (r->status || !patch || patch > 65536 || !channels || channels > 65536 || !tiles ||
-	    tiles > 65536 || d > 1 << 24) {
-		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
-		return oom_none();
-	}
-	oom_weight(t, "class_embedding", 0, d);
-	oom_weight_conv(t, "patch_embedding", d, channels * patch * patch, false);
-	oom_weight(t, "gate", 0, 1);
-	oom_weight(t, "embedding", places, d);
-	oom_weight(t, "tile_embedding", kinds, tiles * places * d);
-	for (int i = 0; i < 2; i++) {           /* before and after the local layers */
-		oom_weight(t, "gate", 0, 1);
-		oom_weight(t, "embedding", kinds, tiles * d);
-	}
-	oom_weight_norm(t, "layernorm_pre", d, true);
-	oom_weight_norm(t, "layernorm_post", d, true);
-	oom_weight_stack(t, oom_read_count(r, "num_hidden_layers", 0), mllama_layer, n);
-	n[GATED] = 1;
-	oom_weight_stack(t, oom_read_count_or(r, "num_global_layers", 8), mllama_layer, n);
-	oom_weight_linear(t, "multi_modal_projector",
-			  oom_read_count_or(r, "vision_output_dim", d * (1 + used)), e->a->d_model,
-				  true);
-	return oom_none();
-}
 
 /* ---- IDEFICS: a frozen CLIP tower, gated cross-attention layers, perhaps a perceiver ---- */
 
@@ -174,32 +127,6 @@ struct oom_val oom_emit_blip(struct oom_emit *e)
 	struct oom_tower w;
 
 	oom_tower_weights(e, 1, &w);
-	return oom_none();
-}
-
-/* Ovis2Model: the tower's features become probabilities over a visual vocabulary with an
- * embedding of its own. */
-struct oom_val oom_emit_ovis(struct oom_emit *e)
-{
-	struct oom_reader *r = &e->part[1];
-	const uint64_t vocab = oom_read_count(r, "vocab_size", 1),
-		       marks = oom_read_count_or(r, "num_visual_indicator_tokens", 5),
-		       stride = oom_read_count_or(r, "hidden_stride", 1);
-	struct oom_tower w;
-
-	if (!oom_read_bool(&e->outer, "tie_word_embeddings", true))
-		e->t->warning = "ovis2: tie_word_embeddings is false: whether the text config's own "
-				"tie holds is not followed, parameters are a guess";
-	oom_tower_read(&w, r, "ovis2_vision");
-	oom_discard(e->t, oom_tower_run(e, &w));
-	if (r->status || stride > 64 || vocab <= marks) {
-		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
-		return oom_none();
-	}
-	oom_weight_linear(e->t, "head_linear", w.d * stride * stride, vocab - marks, false);
-	oom_weight_norm(e->t, "head_norm", vocab - marks, true);
-	oom_weight(e->t, "visual_embeddings_table", vocab,
-		   oom_read_count_or(&e->outer, "hidden_size", e->a->d_model));
 	return oom_none();
 }
 

@@ -1,5 +1,4 @@
-/* What makes a few tokens of an image's many, as weights alone (weights.h): Q-Formers, perceivers and
- * learned queries.  Reference: transformers 5.12, the classes named at each table. */
+/* What makes a few tokens of an image's many, as weights alone (weights.h): Q-Formers and learned queries.  Reference: transformers 5.12, the classes named at each table. */
 #include "blocks/image.h"
 #include "resamplers.h"
 #include "vision.h"
@@ -67,40 +66,6 @@ struct oom_val oom_emit_qformer(struct oom_emit *e)
 struct oom_val oom_emit_blip2(struct oom_emit *e)
 {
 	return qformer(e, false);
-}
-
-/* ---- Idefics2PerceiverLayer ---- */
-
-enum { P_H = YES + 1, P_Q, P_KV, P_FF };
-static const struct oom_weight_row perceiver_layer[] = {
-	NORM("input_latents_norm", P_H, NO), NORM("input_context_norm", P_H, NO),
-	LINEAR("q_proj", P_H, P_Q, NO), LINEAR("k_proj", P_H, P_KV, NO),
-	LINEAR("v_proj", P_H, P_KV, NO),
-	LINEAR("o_proj", P_Q, P_H, NO), NORM("post_attention_layernorm", P_H, NO),
-	LINEAR("gate_proj", P_H, P_FF, NO), LINEAR("up_proj", P_H, P_FF, NO),
-	LINEAR("down_proj", P_FF, P_H, NO),
-	OOM_WEIGHTS_END};
-
-struct oom_val oom_emit_perceiver(struct oom_emit *e)
-{
-	struct oom_tape *t = e->t;
-	struct oom_reader *r = &e->part[2];
-	/* whatever width the resampler is given, it takes the text's (Idefics2Config.__post_init__) */
-	const uint64_t ff = e->a->d_ff, out = e->a->d_model, d = out,
-		       head = oom_read_count(r, "resampler_head_dim", 1);
-	const uint64_t n[] = {[YES] = 1, [P_H] = d, [P_FF] = 4 * d,
-			      [P_Q] = head * oom_read_count(r, "resampler_n_heads", 1),
-			      [P_KV] = head * oom_read_count(r, "num_key_value_heads", 1)};
-	struct oom_tower w;
-
-	oom_tower_weights(e, 1, &w);
-	oom_weight_linear(t, "gate_proj", w.d, ff, false);
-	oom_weight_linear(t, "up_proj", w.d, ff, false);
-	oom_weight_linear(t, "down_proj", ff, out, false);
-	oom_weight(t, "latents", oom_read_count(r, "resampler_n_latents", 1), d);
-	oom_weight_stack(t, oom_read_count(r, "resampler_depth", 0), perceiver_layer, n);
-	oom_weight_norm(t, "norm", d, false);
-	return oom_none();
 }
 
 /* ---- learned queries ---- */

@@ -97,6 +97,19 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return oom_leave(&f, oom_op_add(t, x, scaled(t, w, "lambda_2", y)));
 }
 
+struct oom_val oom_plain_layers(struct oom_tape *t, uint64_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
+				size_t ctx_size, struct oom_val x)
+{
+	const struct oom_plan *real = t->plan;
+	struct oom_plan plain = *real;
+
+	plain.grad_ckpt = OOM_CKPT_NONE;
+	t->plan = &plain;
+	x = oom_layers_sized(t, (uint32_t)(n < OOM_MAX_LAYERS ? n : OOM_MAX_LAYERS), kind, fn, ctx, ctx_size, x);
+	t->plan = real;
+	return x;
+}
+
 void oom_tower_tokens(struct oom_emit *e, uint64_t n)
 {
 	e->m_tokens = oom_len_const(e->t, e->m_images, n);
@@ -221,7 +234,7 @@ static struct oom_val with_places(struct oom_emit *e, const struct oom_tower *w,
 	if (w->place_ids)
 		oom_buffer(t, w->positions, OOM_I64);
 	ids = w->place_ids ? oom_input(t, "position ids", e->m_len, 1, OOM_I64) :
-			     oom_new(t, "position ids", e->m_len, D(1), OOM_I64);
+			     oom_new(t, "position ids", w->selects ? e->m_tokens : e->m_len, D(1), OOM_I64);
 	return oom_op_add(t, x, oom_op_embedding(t, named(w->places, "position_embedding"), ids,
 						 w->positions, (struct oom_dim){w->d, "hidden_size"}, 0));
 }
@@ -267,10 +280,13 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	const uint64_t patches = side / w->patch * (side / w->patch), n = patches ? patches : 1;
 	struct layer l = {.tower = *w, .mask = oom_none()};
 	struct oom_frame f = {.t = t};
-	struct oom_val x = with_places(e, w, patch_rows(e, w, n));
+	struct oom_val x = patch_rows(e, w, n);
 
+	x.perm |= w->turned;
+	x = w->norm_first ? x : with_places(e, w, x);
 	if (w->pre_norm)
 		x = oom_norm(t, w->norm, named(w->pre, "pre_layernorm"), x, 0);
+	x = w->norm_first ? with_places(e, w, x) : x;
 	tell_layers(&f, e, w, n, x.dt, &l);
 	x = oom_layers(t, (uint32_t)w->run, NULL, block, &l, x);
 	if (w->run < w->layers) {

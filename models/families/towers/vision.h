@@ -67,6 +67,7 @@ struct oom_tower {
 	bool patch_bias;
 	bool patch_last;                        /* pixels already cut into patches: a linear layer */
 	bool unfolds;                           /* after that, torch.nn.Unfold cut them */
+	bool turned;                    /* rows lie as the convolution left them, which the first norm keeps */
 	bool times;                             /* a patch spans temporal_patch_size frames */
 	bool class_token;                       /* among the patches */
 	bool learned;                           /* positions, one per patch */
@@ -80,6 +81,7 @@ struct oom_tower {
 	bool complex;                           /* one product with complex frequencies of all places, a buffer */
 	bool frequencies;                       /* rotary frequencies of one place are a buffer */
 	bool pre_norm, post_norm;
+	bool norm_first;                /* before the positions */
 	bool pool;                              /* SigLIP's attention pooling,
 		which image features do not use */
 	/* layers */
@@ -114,6 +116,10 @@ struct oom_val oom_without_class(struct oom_emit *e, struct oom_val x);
 /* merge x merge tokens become one of merge^2 the width: a view of a permuted copy. */
 struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t merge);
 
+/* Layers whose class is no GradientCheckpointingLayer: checkpointing leaves them as they are. */
+struct oom_val oom_plain_layers(struct oom_tape *t, uint64_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
+				size_t ctx_size, struct oom_val x);
+
 /* Has the text model add the features of inner layers, once its embeddings are there (deepstack.c). */
 void oom_deepstack(struct oom_emit *e);
 
@@ -147,6 +153,7 @@ enum {
 	/* the step takes mm_token_type_ids, of which places in three axes are made (modeling_qwen2_vl.py get_rope_index) */
 	OOM_VLM_KINDS = 1024,
 	OOM_VLM_FLATLY = 2048, /* no model within the model: what is made of images has names until the loss is there */
+	OOM_VLM_CROSSED = 4096, /* layers of the text model attend to the features, which no token stands for */
 	OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
 };
 const struct oom_composition *oom_composition_find(const char *type);
@@ -165,7 +172,8 @@ oom_emit_fn oom_emit_sam, oom_emit_hybrid, oom_emit_formula;
 oom_emit_fn oom_emit_qformer, oom_emit_blip2, oom_emit_perceiver, oom_emit_aria, oom_emit_kosmos,
 	oom_emit_kosmos25, oom_emit_pix2struct, oom_emit_minicpm, oom_emit_ernie;
 oom_emit_fn oom_emit_chameleon, oom_emit_janus, oom_emit_emu3;
-oom_emit_fn oom_emit_mllama, oom_emit_idefics, oom_emit_florence, oom_emit_blip, oom_emit_ovis,
+oom_emit_fn oom_emit_mllama;
+oom_emit_fn oom_emit_idefics, oom_emit_florence, oom_emit_blip, oom_emit_ovis,
 	oom_emit_fuyu, oom_emit_udop, oom_emit_minimax;
 oom_emit_fn oom_emit_gemma4, oom_emit_gemma4_unified;
 oom_emit_fn oom_emit_flamingo, oom_emit_music_flamingo, oom_emit_qwen2_audio, oom_emit_voxtral, oom_emit_voxtral_realtime,
