@@ -55,6 +55,9 @@ def with_values():
         if isinstance(ix, fake.FakeTensor) and ix.dtype == torch.bool and isinstance(self, fake.FakeTensor):
             if known(ix) is None and ix.dim() == 1:         # none of the images is padding
                 return plain_getitem(self, tensor(list(range(ix.shape[0]))))
+            if known(ix) is None and ix.dim() == 2:         # as many features of each image as it has tokens
+                rows = [(i, j) for i in range(ix.shape[0]) for j in range(FEATURES["of an image"])]
+                return plain_getitem(self, tuple(tensor([r[i] for r in rows]) for i in range(2)))
             if known(ix) is not None and known(self) is None:
                 with no_dispatch():
                     at = known(ix).nonzero()
@@ -63,6 +66,19 @@ def with_values():
         return plain_getitem(self, ix)
 
     torch.arange, torch.tensor, torch.Tensor.__getitem__ = arange, tensor, getitem
+
+
+def masks_by_values():
+    """Whether a mask hides anything is read where it is known, else decided by the step (fakecuda.py)."""
+    import transformers.masking_utils as masks
+    decided = masks._ignore_bidirectional_mask_sdpa
+
+    def ignore(mask, *a, **kw):
+        values = known(mask) if mask is not None else None
+        with no_dispatch():
+            hides = values is not None and not bool(values.all())
+        return False if hides else decided(mask, *a, **kw)
+    masks._ignore_bidirectional_mask_sdpa = ignore
 
 
 # ---- batches ----
@@ -173,12 +189,17 @@ def crossed(cfg, b, s, images, dt):
                   cross_attention_mask=torch.tensor([[[[1] * tiles] * images] * s] * b))
 
 
+FEATURES = {}
+
+
 def pooled(cfg, b, s, images, dt):
-    """Patches as rows with their places, three by three to a feature (Gemma 4)."""
-    side = 12
-    d = tokens(b, s, images, (side // cfg.vision_config.pooling_kernel_size) ** 2, True)
-    places = [[i % side, i // side] for i in range(side * side)]
-    return pixels(d, dt, b * images, side * side, 3 * PATCH ** 2, image_position_ids=torch.tensor([places] * (b * images)))
+    """Patches as rows with their places, behind them padding; k by k make a feature (Gemma 4)."""
+    k, side = cfg.vision_config.pooling_kernel_size, SIDES["gemma4"] // PATCH
+    n, most = (side // k) ** 2, cfg.vision_soft_tokens_per_image * k * k
+    FEATURES["of an image"] = n
+    places = [[i % side, i // side] for i in range(side * side)] + [[-1, -1]] * (most - side * side)
+    return pixels(tokens(b, s, images, n, True), dt, b * images, most, 3 * PATCH ** 2,
+                  image_position_ids=torch.tensor([places] * (b * images)))
 
 
 # ---- models ----
@@ -270,7 +291,7 @@ def apart():
     model("gemma4", pooled, dict(model_type="gemma4_text", head_dim=64, global_head_dim=64, num_hidden_layers=4,
           layer_types=["sliding_attention", "full_attention"] * 2, hidden_size_per_layer_input=0, num_kv_shared_layers=0,
           vocab_size_per_layer_input=2048), dict(VIT, model_type="gemma4_vision", num_key_value_heads=4, head_dim=48,
-          pooling_kernel_size=3), image_token_id=IMAGE, audio_token_id=2002, video_token_id=2003, audio_config=None)
+          pooling_kernel_size=3), vision_soft_tokens_per_image=16, image_token_id=IMAGE, audio_token_id=2002, video_token_id=2003, audio_config=None)
 
 
 def kept():
@@ -291,6 +312,7 @@ STEPS = (dict(precision="bf16", attn="sdpa", micro_batch=2),
 
 
 WRITTEN_OUT = ("got_ocr2",)             # have no other attention
+SIDES = {"gemma4": 126, "got_ocr2": 256}        # pixels of an image where SIDE does not fit
 
 
 def run(name, i, backend):
@@ -310,7 +332,7 @@ def run(name, i, backend):
         return d
     M.make_batch = make_batch
     row = M.run_spec(spec, backend)
-    row.update(id=spec["id"], images=2 if batch is tiled else images, image_size=SIDE)
+    row.update(id=spec["id"], images=2 if batch is tiled else images, image_size=SIDES.get(name, SIDE))
     return row, M.load_config(spec)
 
 
@@ -329,6 +351,7 @@ def main():
         table()
     os.makedirs(configs, exist_ok=True)
     backend, new = M.FakeBackend(True), not os.path.exists(out)
+    masks_by_values()
     with open(out, "a", newline="") as f:
         w = csv.DictWriter(f, ["id", "images"] + [c for c in M.COLS if c != "id"], restval="", extrasaction="ignore")
         if new:

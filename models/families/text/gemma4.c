@@ -7,6 +7,7 @@
 
 #include "config/keys.h"
 #include "families/towers/vision.h"
+#include "gemma4.h"
 
 struct gemma4 {
 	uint64_t d_full;                /* head size of full layers */
@@ -94,8 +95,7 @@ struct gemma4_layer {
 };
 
 /* float(); * pow(mean(x^2) + eps, -0.5); * weight.float(); back to the input's type. */
-static struct oom_val norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width,
-			   bool weighted)
+struct oom_val oom_gemma4_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool weighted)
 {
 	const uint64_t w = width ? width : x.width;
 	const enum oom_dtype in = (enum oom_dtype)x.dt;
@@ -151,9 +151,9 @@ static void keys_values(struct oom_frame *f, const struct gemma4_layer *l, uint8
 	/* values are the keys before their norm */
 	*v = oom_name(f, !slides && gemma4_of(a)->kv_full ?
 				 *k : oom_op_linear(t, "v_proj", x, kd, bias));
-	*k = oom_rename(f, *k, norm(t, "k_norm", *k, at->d, true));
+	*k = oom_rename(f, *k, oom_gemma4_norm(t, "k_norm", *k, at->d, true));
 	*k = oom_rename(f, *k, rotate(t, *k, &l->rope[slides], at->kv_heads, at->d));
-	*v = oom_rename(f, *v, oom_op_heads(t, norm(t, "v_norm", *v, at->d, false)));
+	*v = oom_rename(f, *v, oom_op_heads(t, oom_gemma4_norm(t, "v_norm", *v, at->d, false)));
 }
 
 static struct oom_val gemma4_attention(struct oom_frame *layer, const struct gemma4_layer *l,
@@ -175,7 +175,7 @@ static struct oom_val gemma4_attention(struct oom_frame *layer, const struct gem
 	at.d = at.dv = d;
 	at.kv_heads = !slides && g->kv_full ? g->kv_full : a->n_kv_heads;
 	at.mask = l->mask[slides];
-	q = norm(t, "q_norm", oom_op_linear(t, "q_proj", x, qd, bias), d, true);
+	q = oom_gemma4_norm(t, "q_norm", oom_op_linear(t, "q_proj", x, qd, bias), d, true);
 	q = oom_name(&f, rotate(t, q, &l->rope[slides], a->n_heads, d));
 	keys_values(&f, l, kind, &at, x, &k, &v);
 	return oom_leave(&f, oom_op_linear(t, "o_proj", oom_attention_core(t, &at, q, k, v), h,
@@ -192,7 +192,7 @@ static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct
 	struct oom_val p, v, scale, chosen;
 
 	t->scope = "router";
-	x = norm(t, "norm", x, 0, false);
+	x = oom_gemma4_norm(t, "norm", x, 0, false);
 	x = oom_op_unary(t, OOM_SCALE, oom_op_mul(t, x, oom_param(t, "scale", 0, a->d_model, 0)));
 	p = oom_op_softmax(t, oom_op_linear(t, "proj", x, D(a->n_experts), 0), false);
 	p = oom_name(&f, p);
@@ -215,18 +215,18 @@ static struct oom_val gemma4_feed_forward(struct oom_tape *t, const struct oom_a
 	struct oom_val h, mlp, e, index;
 
 	x = oom_arg(&f, x);
-	h = norm(t, "pre_feedforward_layernorm", x, 0, true);
+	h = oom_gemma4_norm(t, "pre_feedforward_layernorm", x, 0, true);
 	h = oom_gated_mlp(t, h, a->act, (struct oom_dim){ff, "d_ff"}, false);
 	if (a->n_experts) {                     /* all locals until the sum is made */
 		mlp = oom_name(&f, h);
-		h = norm(t, "post_feedforward_layernorm_1", mlp, 0, true);
+		h = oom_gemma4_norm(t, "post_feedforward_layernorm_1", mlp, 0, true);
 		e = route(t, a, x, &index);
-		e = oom_moe_experts(t, &m, norm(t, "pre_feedforward_layernorm_2", x, 0, true), e,
+		e = oom_moe_experts(t, &m, oom_gemma4_norm(t, "pre_feedforward_layernorm_2", x, 0, true), e,
 				    index);
-		h = oom_op_add(t, h, norm(t, "post_feedforward_layernorm_2", e, 0, true));
+		h = oom_op_add(t, h, oom_gemma4_norm(t, "post_feedforward_layernorm_2", e, 0, true));
 		oom_forget(&f, mlp);
 	}
-	return oom_leave(&f, oom_op_add(t, x, norm(t, "post_feedforward_layernorm", h, 0, true)));
+	return oom_leave(&f, oom_op_add(t, x, oom_gemma4_norm(t, "post_feedforward_layernorm", h, 0, true)));
 }
 
 static struct oom_val gemma4_block(struct oom_tape *t, const void *ctx, uint32_t i,
@@ -239,8 +239,8 @@ static struct oom_val gemma4_block(struct oom_tape *t, const void *ctx, uint32_t
 	struct oom_frame f = {.t = t};
 	struct oom_val h, scalar;
 
-	h = gemma4_attention(&f, l, kind, norm(t, "input_layernorm", x, 0, true));
-	x = oom_op_add(t, x, norm(t, "post_attention_layernorm", h, 0, true));
+	h = gemma4_attention(&f, l, kind, oom_gemma4_norm(t, "input_layernorm", x, 0, true));
+	x = oom_op_add(t, x, oom_gemma4_norm(t, "post_attention_layernorm", h, 0, true));
 	x = gemma4_feed_forward(t, a, kind, x);
 	if (d) {
 		x = oom_name(&f, x);
@@ -248,7 +248,7 @@ static struct oom_val gemma4_block(struct oom_tape *t, const void *ctx, uint32_t
 		h = oom_activation(t, a->act, h);
 		h = oom_op_mul(t, h, oom_op_slice(t, l->ple, t->m_bs, D(d)));
 		h = oom_op_linear(t, "per_layer_projection", h, D(a->d_model), 0);
-		h = norm(t, "post_per_layer_input_norm", h, 0, true);
+		h = oom_gemma4_norm(t, "post_per_layer_input_norm", h, 0, true);
 		x = oom_op_add(t, oom_take(&f, x), h);
 	}
 	scalar = oom_input(t, "layer_scalar", OOM_MONO_ONE, 1, (enum oom_dtype)x.dt);
@@ -272,7 +272,7 @@ static struct oom_val layer_inputs(struct oom_tape *t, const struct oom_arch *a,
 	oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
 	own = oom_name(&f, oom_op_unary(t, OOM_SCALE, own));
 	p = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "per_layer_model_projection", x, w, 0));
-	p = norm(t, "per_layer_projection_norm", p, g->d_layer, true);
+	p = oom_gemma4_norm(t, "per_layer_projection_norm", p, g->d_layer, true);
 	return oom_leave(&f, oom_op_unary(t, OOM_SCALE, oom_op_add(t, p, own)));
 }
 
@@ -298,15 +298,18 @@ static void store_shared(struct oom_frame *f, const struct oom_arch *a, enum oom
 	const uint64_t full = (g->kv_full ? g->kv_full : a->n_kv_heads) * g->d_full,
 		       slides = a->n_kv_heads * a->head_dim;
 	struct oom_tape *t = f->t;
+	const uint64_t depth = oom_depth(t, a->n_layers);
+	const uint8_t last = depth && depth <= OOM_MAX_LAYERS ? kind_of(t, a, (uint32_t)depth - 1) : 0;
 
-	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad)
+	/* what autograd does not keep; without gradients the last layer holds its own anyway */
+	if (t->grad ? t->plan->grad_ckpt == OOM_CKPT_NONE : !depth || depth > OOM_MAX_LAYERS || last & SHARES)
 		return;
 	for (int i = 0; i < 4; i++)
-		if (oom_any_layer(t, a, SLIDES, i < 2 ? 0 : SLIDES))
+		if (oom_any_layer(t, a, SLIDES, i < 2 ? 0 : SLIDES) && (t->grad || (last & SLIDES) != (i < 2 ? 0 : SLIDES)))
 			oom_name_shared(f, oom_new(t, "shared keys and values", t->m_bs,
 						   (struct oom_dim){i < 2 ? full : slides,
 								    "n_kv_heads * head_dim"},
-						   dt));
+						   i % 2 && t->amp && dt == OOM_F32 ? oom_linear_dtype(t, dt) : dt));
 }
 
 /* Masks and rotary tables. */
@@ -355,7 +358,7 @@ static struct oom_val gemma4_model(struct oom_tape *t, const struct oom_arch *a,
 	for (uint64_t i = 0; i < depth && i < OOM_MAX_LAYERS; i++)
 		kind[i] = kind_of(t, a, i);
 	x = oom_layers(t, (uint32_t)depth, kind, gemma4_block, &l, x);
-	x = norm(t, "norm", x, 0, true);
+	x = oom_gemma4_norm(t, "norm", x, 0, true);
 	oom_forget_shared(&f);
 	return oom_leave(&f, x);
 }

@@ -1,7 +1,6 @@
-/* Gemma 4's vision and audio towers, as weights (weights.h).
- * Reference: transformers 5.12, models/gemma4/modeling_gemma4.py (Gemma4VisionModel,
- * Gemma4AudioModel, Gemma4MultimodalEmbedder), models/gemma4_unified/modeling_gemma4_unified.py
- * (Gemma4UnifiedVisionEmbedder). */
+/* Gemma 4's audio tower, and what its unified type has in their place, as weights (weights.h).
+ * Reference: transformers 5.12, models/gemma4/modeling_gemma4.py (Gemma4AudioModel, Gemma4MultimodalEmbedder),
+ * models/gemma4_unified/modeling_gemma4_unified.py (Gemma4UnifiedVisionEmbedder). */
 #include <stdio.h>
 
 #include "blocks/image.h"
@@ -17,37 +16,6 @@ static bool present(const struct oom_emit *e, const char *key)
 	snprintf(path, sizeof(path), "%s%s", e->outer.prefix, key);
 	k = oom_keys_find(e->outer.keys, path);
 	return k && k->type == OOM_KEY_OBJECT;
-}
-
-enum { H = YES + 1, FF, Q, KV, HEAD };
-static const struct oom_weight_row vision_layer[] = {
-	LINEAR("linear", H, Q, NO), LINEAR("linear", H, KV, NO), LINEAR("linear", H, KV, NO),
-	LINEAR("linear", Q, H, NO), NORM("q_norm", HEAD, NO), NORM("k_norm", HEAD, NO),
-	LINEAR("linear", H, FF, NO), LINEAR("linear", H, FF, NO), LINEAR("linear", FF, H, NO),
-	NORM("input_layernorm", H, NO), NORM("post_attention_layernorm", H, NO),
-	NORM("pre_feedforward_layernorm", H, NO), NORM("post_feedforward_layernorm", H, NO),
-		OOM_WEIGHTS_END};
-
-static void vision_tower(struct oom_emit *e, struct oom_reader *r)
-{
-	struct oom_tape *t = e->t;
-	const uint64_t patch = oom_read_count(r, "patch_size", 1), d =
-		oom_read_count(r, "hidden_size", 1),
-		       head = oom_read_count(r, "head_dim", 1);
-	const uint64_t n[] = {[YES] = 1, [H] = d, [FF] = oom_read_count(r, "intermediate_size", 1),
-			      [HEAD] = head,
-			      [Q] = head * oom_read_count(r, "num_attention_heads", 1),
-			      [KV] = head * oom_read_count(r, "num_key_value_heads", 1)};
-
-	if (r->status || patch > 65536) {
-		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
-		return;
-	}
-	oom_weight_linear(t, "input_proj", 3 * patch * patch, d, false);
-	oom_weight(t, "position_embedding_table", 2 * oom_read_count(r, "position_embedding_size",
-								     1), d);
-	oom_weight_stack(t, oom_read_count(r, "num_hidden_layers", 0), vision_layer, n);
-	oom_weight_linear(t, "embedding_projection", d, e->a->d_model, false);
 }
 
 /* Unified: patches through one layer, no tower. */
@@ -114,11 +82,14 @@ static void audio_tower(struct oom_emit *e, struct oom_reader *r)
 
 struct oom_val oom_emit_gemma4(struct oom_emit *e)
 {
-	if (present(e, "vision_config"))
-		vision_tower(e, &e->part[1]);
+	struct oom_val x = present(e, "vision_config") ? oom_gemma4_vision(e) : oom_none();
+	struct oom_weights idle;
+
+	oom_weights_begin(e->t, &idle);
 	if (present(e, "audio_config"))
 		audio_tower(e, &e->part[2]);
-	return oom_none();
+	oom_weights_end(e->t, &idle);
+	return x;
 }
 
 struct oom_val oom_emit_gemma4_unified(struct oom_emit *e)

@@ -120,6 +120,9 @@ struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t m
 struct oom_val oom_plain_layers(struct oom_tape *t, uint64_t n, const uint8_t *kind, oom_block_fn fn, const void *ctx,
 				size_t ctx_size, struct oom_val x);
 
+/* The vision tower of Gemma 4 and its embedder (gemma4_vision.c). */
+struct oom_val oom_gemma4_vision(struct oom_emit *e);
+
 /* Has the text model add the features of inner layers, once its embeddings are there (deepstack.c). */
 void oom_deepstack(struct oom_emit *e);
 
