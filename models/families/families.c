@@ -69,5 +69,9 @@ void oom_family_parse(const struct oom_family *f, struct oom_arch *a)
 struct oom_val oom_family_step(const struct oom_family *f, struct oom_tape *t,
 			       const struct oom_arch *a)
 {
-	return f->step ? f->step(t, a) : oom_decoder_step(t, a, f->decoder);
+	struct oom_val loss = f->step ? f->step(t, a) : oom_decoder_step(t, a, f->decoder);
+
+	if (t->plan->audio_seconds > 0 && !a->vlm && !a->frame && !t->warning)
+		t->warning = "audio is not counted for this model type: a run on it takes more";
+	return loss;
 }

@@ -56,7 +56,8 @@ def with_values():
             if known(ix) is None and ix.dim() == 1:         # none of the images is padding
                 return plain_getitem(self, tensor(list(range(ix.shape[0]))))
             if known(ix) is None and ix.dim() == 2:         # as many features of each image as it has tokens
-                rows = [(i, j) for i in range(ix.shape[0]) for j in range(FEATURES["of an image"])]
+                each = FEATURES["of each"]
+                rows = [(i, j) for i in range(ix.shape[0]) for j in range(each[i % len(each)])]
                 return plain_getitem(self, tuple(tensor([r[i] for r in rows]) for i in range(2)))
             if known(ix) is not None and known(self) is None:
                 with no_dispatch():
@@ -196,7 +197,7 @@ def pooled(cfg, b, s, images, dt):
     """Patches as rows with their places, behind them padding; k by k make a feature (Gemma 4)."""
     k, side = cfg.vision_config.pooling_kernel_size, SIDES["gemma4"] // PATCH
     n, most = (side // k) ** 2, cfg.vision_soft_tokens_per_image * k * k
-    FEATURES["of an image"] = n
+    FEATURES["of each"] = [n]
     places = [[i % side, i // side] for i in range(side * side)] + [[-1, -1]] * (most - side * side)
     return pixels(tokens(b, s, images, n, True), dt, b * images, most, 3 * PATCH ** 2,
                   image_position_ids=torch.tensor([places] * (b * images)))
@@ -342,22 +343,28 @@ def without_cache(compute):
     return loss
 
 
-def main():
-    out, configs = sys.argv[2:4]
+def prepared(classes=None):
+    """The backend, once everything that a step reads is known; classes: of a task's models."""
     auto, M.compute_loss = M.auto_class, without_cache(M.compute_loss)
-    M.auto_class = lambda task: transformers.AutoModelForImageTextToText if task == "image-text" else auto(task)
+    classes = classes or {"image-text": transformers.AutoModelForImageTextToText}
+    M.auto_class = lambda task: classes[task] if task in classes else auto(task)
     with_values()
-    for table in (qwen, glm, others, apart, kept):
-        table()
-    os.makedirs(configs, exist_ok=True)
-    backend, new = M.FakeBackend(True), not os.path.exists(out)
+    backend = M.FakeBackend(True)
     masks_by_values()
+    return backend
+
+
+def measure(backend, column, models, run, steps):
+    """Rows of all steps of the types asked for, with a column of their own, and the types' configs."""
+    out, configs = sys.argv[2:4]
+    os.makedirs(configs, exist_ok=True)
+    new = not os.path.exists(out)
     with open(out, "a", newline="") as f:
-        w = csv.DictWriter(f, ["id", "images"] + [c for c in M.COLS if c != "id"], restval="", extrasaction="ignore")
+        w = csv.DictWriter(f, ["id", column] + [c for c in M.COLS if c != "id"], restval="", extrasaction="ignore")
         if new:
             w.writeheader()
-        for name in sys.argv[4:] or sorted(MODELS):
-            for i in range(len(STEPS)):
+        for name in sys.argv[4:] or sorted(models):
+            for i in range(steps):
                 try:
                     row, config = run(name, i, backend)
                 except Exception as e:          # said, and the next one tried
@@ -369,6 +376,12 @@ def main():
                 f.flush()
                 with open(os.path.join(configs, name + ".json"), "w") as g:
                     json.dump(json.loads(config.to_json_string(use_diff=True)), g, indent=1, sort_keys=True)
+
+
+def main():
+    for table in (qwen, glm, others, apart, kept):
+        table()
+    measure(prepared(), "images", MODELS, run, len(STEPS))
 
 
 if __name__ == "__main__":

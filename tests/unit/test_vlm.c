@@ -121,6 +121,58 @@ static void images_cost(void **state)
 	assert_int_equal(e[2].input_bytes, e[1].input_bytes + 3 * 56 * 56 * 2);
 }
 
+/* Types whose images or audio are measured say nothing and cost something; others say that they are not counted.  (The
+ * bytes are those of tests/accuracy/images.csv and audio.csv.) */
+static void what_is_counted(void **state)
+{
+	static const struct {
+		const char *type;
+		bool audio, counted;
+		const char *more;       /* keys */
+	} cases[] = {
+		{"mllama", false, true, ""}, {"idefics2", false, true, ""}, {"ovis2", false, true, ""}, {"gemma4", false, true, ", \"vision_config\": {}"},
+		{"blip-2", false, false, ""}, {"qwen2_audio", false, false, ""}, {"llava", true, false, ""},
+		{"qwen2_audio", true, true, ""}, {"voxtral", true, true, ""}, {"audioflamingo3", true, true, ""}, {"granite_speech", true, false, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = small();
+		struct oom_eval alone, with;
+		char json[80];
+
+		p.precision = OOM_BF16;
+		p.seq_len = 2048;
+		snprintf(json, sizeof(json), "{\"model_type\": \"%s\"%s}", cases[i].type, cases[i].more);
+		alone = must(json, &p);
+		if (cases[i].audio)
+			p.audio_seconds = 40;
+		else
+			p.images = 1;
+		with = must(json, &p);
+		if (cases[i].counted == (*with.warning != 0))
+			fail_msg("%s: \"%s\"", cases[i].type, with.warning);
+		if (cases[i].counted != (with.grad_bytes > alone.grad_bytes && with.saved_bytes > alone.saved_bytes))
+			fail_msg("%s: as without", cases[i].type);
+	}
+}
+
+/* Forty seconds are two windows of thirty, of which Qwen2-Audio has 750 and 250 tokens (_get_feat_extract_output_lengths). */
+static void audio_needs_room(void **state)
+{
+	struct oom_plan p = small();
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	(void)state;
+	p.audio_seconds = 40;
+	p.seq_len = 999;
+	assert_int_equal(price("{\"model_type\": \"qwen2_audio\"}", &p, &e, &err), OOM_ERR_INVALID);
+	assert_non_null(strstr(err.text, "1000 tokens"));
+	p.seq_len = 1000;
+	must("{\"model_type\": \"qwen2_audio\"}", &p);
+}
+
 static void refusals(void **state)
 {
 	static const struct {
@@ -167,6 +219,8 @@ int main(void)
 		cmocka_unit_test(old_flat_file),
 		cmocka_unit_test(towers_without_images),
 		cmocka_unit_test(images_cost),
+		cmocka_unit_test(what_is_counted),
+		cmocka_unit_test(audio_needs_room),
 		cmocka_unit_test(refusals),
 	};
 

@@ -45,11 +45,12 @@ static struct oom_emit emission(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_vlm *v = a->vlm;
 	struct oom_emit e = {
-		.t = t, .a = a, .v = v, .outer = v->outer, .images = t->plan->images > 0};
+		.t = t, .a = a, .v = v, .outer = v->outer,
+		.images = (v->kind->flags & OOM_VLM_AUDIO ? t->plan->audio_seconds : t->plan->images) > 0};
 
 	for (size_t i = 0; i < v->n_parts; i++)
 		e.part[i] = v->part[i].rd;
-	e.m_images = oom_len_const(t, t->m_b, e.images ? (uint64_t)t->plan->images : 1);
+	e.m_images = oom_len_const(t, t->m_b, t->plan->images > 0 ? (uint64_t)t->plan->images : 1);
 	return e;
 }
 
@@ -205,7 +206,7 @@ static void check_length(struct oom_tape *t, struct oom_val f, uint64_t width)
 		return;
 	if (tokens && !oom_cond_above(t, t->m_s, tokens - 1))
 		oom_tape_fail(t, OOM_ERR_INVALID,
-			      "the images of a sequence are %llu tokens (%llu x %llu): seq-len must be at "
+			      "the images (or audio) of a sequence are %llu tokens (%llu x %llu): seq-len must be at "
 			      "least that",
 			      (unsigned long long)tokens, (unsigned long long)images,
 			      (unsigned long long)(tokens / images));
@@ -233,7 +234,7 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	if (flags & OOM_VLM_LIST)
 		f = oom_op_copy(t, "cat", f);
 	check_length(t, f, d.n);
-	f = oom_name(e->output, f);
+	f = e->features = oom_name(e->output, f);
 	t->scope = "model";
 	e->tokens = oom_name(e->output, oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8));
 	x = oom_op_masked(t, "masked_scatter", x, e->tokens);
@@ -282,15 +283,19 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		t->token_types = flags & (OOM_VLM_TYPES | OOM_VLM_KINDS);
 		t->typed_mask = flags & OOM_VLM_TYPES;
 		if (!(flags & OOM_VLM_EXACT))
-			t->warning = "the images' part of the step is approximated for this model "
-				     "type";
+			t->warning = flags & OOM_VLM_AUDIO ?
+					     "the audio's part of the step is approximated for this model type" :
+					     "the images' part of the step is approximated for this model type";
 	} else {
 		emit_parameters(t, &e);
 		if (e.images)
-			t->warning = "the images' part of the step is not counted for this model type: the run also "
-				     "takes the tower's activations and, where the tower trains, its "
+			t->warning = "the part of the step that images or audio have is not counted for this model type: the run "
+				     "also takes the tower's activations and, where the tower trains, its "
 				     "gradients and optimizer state";
 	}
+	if (flags & OOM_VLM_AUDIO ? t->plan->images > 0 : t->plan->audio_seconds > 0)
+		t->warning = flags & OOM_VLM_AUDIO ? "images are not counted for this model type: the run takes more" :
+						     "audio is not counted for this model type: the run takes more";
 	t->scope = "";
 	t->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
 	loss = oom_family_step(v->text, t, a);

@@ -1,7 +1,7 @@
 /* One line per composition: COMPOSITION(type, keys of the sub configs, what emits the rest,
  * flags); REMOTE the same of a type whose code lies in its models' repositories.  Read several times. */
 COMPOSITION("aria", TEXT_VISION, oom_emit_aria, 0)
-COMPOSITION("audioflamingo3", TEXT_AUDIO, oom_emit_flamingo, OOM_VLM_AUDIO)
+COMPOSITION("audioflamingo3", TEXT_AUDIO, oom_emit_flamingo, OOM_VLM_AUDIO | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("aya_vision", TEXT_VISION, oom_emit_aya, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("blip", TEXT_VISION, oom_emit_blip, 0)
 COMPOSITION("blip-2", TEXT_VISION_QFORMER, oom_emit_blip2, 0)
@@ -63,7 +63,8 @@ COMPOSITION("pp_formulanet", TEXT_VISION, oom_emit_formula, OOM_VLM_TEXT_TIE)
 COMPOSITION("qianfan_ocr", TEXT_VISION, oom_emit_internvl, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("qwen2_5_omni_thinker", TEXT_VISION_AUDIO, oom_emit_omni, 0)
 COMPOSITION("qwen2_5_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT | OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
-COMPOSITION("qwen2_audio", TEXT_AUDIO, oom_emit_qwen2_audio, OOM_VLM_AUDIO | OOM_VLM_SHIFT)
+COMPOSITION("qwen2_audio", TEXT_AUDIO, oom_emit_qwen2_audio,
+	    OOM_VLM_AUDIO | OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_DROPS | OOM_VLM_SHIFT)
 COMPOSITION("qwen2_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT | OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("qwen3_5", TEXT_VISION, oom_emit_qwen, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("qwen3_5_moe", TEXT_VISION, oom_emit_qwen, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
@@ -79,5 +80,5 @@ COMPOSITION("vibevoice_asr", TEXT_ACOUSTIC_TOKENIZER_ENCODER_SEMANTIC_TOKENIZER_
 COMPOSITION("video_llama_3", TEXT_VISION, oom_emit_video_llama, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_EITHER_TIES)
 COMPOSITION("video_llava", TEXT_VISION, oom_emit_video_llava, OOM_VLM_RUNS)
 COMPOSITION("vipllava", TEXT_VISION, oom_emit_vipllava, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_LIST)
-COMPOSITION("voxtral", TEXT_AUDIO, oom_emit_voxtral, OOM_VLM_AUDIO)
+COMPOSITION("voxtral", TEXT_AUDIO, oom_emit_voxtral, OOM_VLM_AUDIO | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("voxtral_realtime", TEXT_AUDIO, oom_emit_voxtral_realtime, OOM_VLM_AUDIO)

@@ -26,6 +26,8 @@ static void over(struct oom_tape *t, void *ctx)
 	for (uint32_t i = 0; i < e->n_deep; i++)
 		oom_forget(e->output, e->deep[i]);
 	oom_forget(e->output, e->tokens);
+	if (e->v->kind->flags & OOM_VLM_DROPS)
+		oom_forget(e->output, e->features);
 }
 
 void oom_deepstack(struct oom_emit *e)

@@ -27,7 +27,8 @@ struct oom_val oom_emit_ovis(struct oom_emit *e)
 	struct oom_reader *r = &e->part[1];
 	const uint64_t vocab = oom_read_count(r, "vocab_size", 1), marks = oom_read_count_or(r, "num_visual_indicator_tokens", 5),
 		       stride = oom_read_count_or(r, "hidden_stride", 1);
-	const struct oom_dim words = {vocab, "vocab_size"}, h = {oom_read_count_or(&e->outer, "hidden_size", e->a->d_model), "hidden_size"};
+	const struct oom_dim words = {vocab, "vocab_size"},
+			     h = {oom_read_count_or(&e->outer, "hidden_size", e->a->d_model), "hidden_size"};
 	struct oom_frame f = {.t = t};
 	struct oom_tower w;
 	struct oom_val x, table;

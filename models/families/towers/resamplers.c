@@ -1,4 +1,5 @@
-/* What makes a few tokens of an image's many, as weights alone (weights.h): Q-Formers and learned queries.  Reference: transformers 5.12, the classes named at each table. */
+/* What makes a few tokens of an image's many, as weights alone (weights.h): Q-Formers and learned queries.
+ * Reference: transformers 5.12, the classes named at each table. */
 #include "blocks/image.h"
 #include "resamplers.h"
 #include "vision.h"

@@ -1,10 +1,11 @@
-/* Speech-language models: the weights of their audio towers and projectors (weights.h).
+/* Speech-language models: their audio towers and projectors, most of them as weights (weights.h).
  *
  * A step on text alone holds them without running them, which is how AutoModelForSeq2SeqLM trains
- * these types on token ids.  Audio itself is not modelled: neither its features' activations nor
- * the towers' gradients. Reference: transformers 5.12,
+ * these types on token ids. Reference: transformers 5.12,
  * models/{qwen2_audio,voxtral,voxtral_realtime,audioflamingo3,musicflamingo,glmasr,
  * granite_speech,vibevoice_asr,qwen2_5_omni,qwen3_omni_moe}/modeling_*.py. */
+#include "hearing.h"
+#include "projector.h"
 #include "resamplers.h"
 #include "vision.h"
 #include "weights.h"
@@ -92,10 +93,70 @@ static struct oom_val two_layers(struct oom_emit *e, uint64_t in, uint64_t mid, 
 	return oom_none();
 }
 
+/* ---- those that run ---- */
+
+/* Whisper's encoder over windows of the recordings, whose length the plan says. */
+static struct oom_hearing hearing(struct oom_emit *e)
+{
+	struct oom_reader *r = &e->part[1];
+	const uint64_t frames = 100 * (uint64_t)e->t->plan->audio_seconds;
+	struct oom_hearing h = {.d = size_of(r, "d_model", "hidden_size"), .ff = size_of(r, "encoder_ffn_dim", "intermediate_size"),
+				.layers = size_of(r, "encoder_layers", "num_hidden_layers"),
+				.heads = size_of(r, "encoder_attention_heads", "num_attention_heads"),
+				.mels = oom_read_count(r, "num_mel_bins", 1),
+				.positions = oom_read_count(r, "max_source_positions", 1),
+				.dropout = oom_read_real(r, "dropout", 0), .act_dropout = oom_read_real(r, "activation_dropout", 0),
+				.attn_dropout = oom_read_real(r, "attention_dropout", 0),
+				.act = oom_read_act(r, "activation_function", "gelu")};
+
+	if (r->status || h.positions > 1 << 24 || h.layers > OOM_MAX_LAYERS || h.heads > h.d || h.d > 1 << 24 || h.mels > 1 << 16) {
+		oom_read_fail(r, "the audio tower's sizes (%s) make no model", r->prefix);
+		h = (struct oom_hearing){.d = 1, .ff = 1, .heads = 1, .mels = 1, .positions = 1};
+	}
+	h.windows = frames ? (frames + 2 * h.positions - 1) / (2 * h.positions) : 1;
+	h.rest = frames ? frames - (h.windows - 1) * 2 * h.positions : 2 * h.positions;
+	h.partial = h.rest < 2 * h.positions;
+	return h;
+}
+
+/* Of a window's states those that stand for its frames: what the processor made placeholders for
+ * (_get_feat_extract_output_lengths). */
+static struct oom_val heard(struct oom_emit *e, const struct oom_hearing *h, struct oom_val x)
+{
+	const uint64_t half = (h->rest - 1) / 2 + 1, rest = half < 2 ? 1 : (half - 2) / 2 + 1,
+		       all = (h->windows - 1) * ((h->positions - 2) / 2 + 1) + rest;
+	const struct oom_dim w = {x.width, x.text};
+	struct oom_tape *t = e->t;
+	struct oom_frame f = {.t = t};
+	struct oom_val index;
+
+	x = oom_arg(&f, x);
+	e->m_tokens = oom_len_const(t, t->m_b, all);
+	index = oom_name(&f, oom_new(t, "nonzero", e->m_tokens, D(2), OOM_I64));
+	return oom_leave(&f, oom_op_gather(t, "index", x, index, e->m_tokens, w));
+}
+
+static struct oom_val projected(struct oom_emit *e, const char *name, struct oom_val x, bool bias)
+{
+	return oom_project(e, name, x, e->a->d_model, bias);
+}
+
+static struct oom_val projected_twice(struct oom_emit *e, struct oom_val x, bool bias)
+{
+	e->t->scope = "multi_modal_projector";
+	return projected(e, "linear_2", oom_activation(e->t, oom_projector_act(e), projected(e, "linear_1", x, bias)), bias);
+}
+
 struct oom_val oom_emit_flamingo(struct oom_emit *e)
 {
-	return two_layers(e, whisper(e, (struct whisper){0}).d, e->a->d_model,
-			  oom_read_bool(&e->outer, "projector_bias", true));
+	struct oom_hearing h = hearing(e);
+	struct oom_frame f = {.t = e->t};
+	struct oom_val x;
+
+	h.masked = h.pooled = true;
+	x = oom_name(&f, oom_hear(e, &h));
+	x = projected_twice(e, x, oom_read_bool(&e->outer, "projector_bias", true));
+	return oom_leave(&f, heard(e, &h, x));
 }
 
 /* Music Flamingo turns what its encoder made by the time of each frame: a share of the encoder's width, and a table of
@@ -119,14 +180,29 @@ struct oom_val oom_emit_music_flamingo(struct oom_emit *e)
 
 struct oom_val oom_emit_qwen2_audio(struct oom_emit *e)
 {
-	projection(e, "linear", whisper(e, (struct whisper){0}).d, e->a->d_model, true);
-	return oom_none();
+	struct oom_hearing h = hearing(e);
+	struct oom_frame f = {.t = e->t};
+	struct oom_val x;
+
+	h.masked = h.pooled = true;
+	x = oom_name(&f, oom_hear(e, &h));
+	e->t->scope = "multi_modal_projector";
+	x = oom_name(&f, projected(e, "linear", x, true));
+	return oom_leave(&f, heard(e, &h, x));
 }
 
-/* frames stacked to the feed-forward's width */
+/* Neighbouring states side by side, as wide as the feed-forward. */
 struct oom_val oom_emit_voxtral(struct oom_emit *e)
 {
-	return two_layers(e, whisper(e, (struct whisper){0}).ff, e->a->d_model, false);
+	struct oom_hearing h = hearing(e);
+	struct oom_frame f = {.t = e->t};
+	struct oom_val x;
+
+	h.cast = true;
+	x = oom_name(&f, oom_hear(e, &h));
+	e->m_tokens = oom_len_const(e->t, e->m_images, h.positions * h.d / h.ff ? h.positions * h.d / h.ff : 1);
+	x = oom_op_view(e->t, x, e->m_tokens, (struct oom_dim){h.ff, "intermediate_size"});
+	return oom_leave(&f, projected_twice(e, x, false));
 }
 
 struct oom_val oom_emit_voxtral_realtime(struct oom_emit *e)

@@ -282,7 +282,8 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	struct oom_frame f = {.t = t};
 	struct oom_val x = patch_rows(e, w, n);
 
-	x.perm |= w->turned;
+	/* of one image alone such rows are a matrix as they lie */
+	x.perm |= w->turned && oom_cond_above(t, e->m_images, 1);
 	x = w->norm_first ? x : with_places(e, w, x);
 	if (w->pre_norm)
 		x = oom_norm(t, w->norm, named(w->pre, "pre_layernorm"), x, 0);

@@ -50,6 +50,7 @@ struct oom_emit {
 	bool merged;                            /* and features of theirs */
 	struct oom_frame *output;               /* of the model, which holds the features */
 	struct oom_val tokens;                  /* which of the tokens are an image's */
+	struct oom_val features;                /* and what stands there */
 	/* features of inner layers, which are added behind the text's first ones (deepstack.c) */
 	struct oom_val deep[OOM_DEEPEST];
 	uint32_t n_deep;
@@ -156,6 +157,7 @@ enum {
 	/* the step takes mm_token_type_ids, of which places in three axes are made (modeling_qwen2_vl.py get_rope_index) */
 	OOM_VLM_KINDS = 1024,
 	OOM_VLM_FLATLY = 2048, /* no model within the model: what is made of images has names until the loss is there */
+	OOM_VLM_DROPS = 8192, /* the model within the model does not return the features */
 	OOM_VLM_CROSSED = 4096, /* layers of the text model attend to the features, which no token stands for */
 	OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
 };
