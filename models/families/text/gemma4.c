@@ -19,7 +19,7 @@ struct gemma4 {
 };
 OOM_OWN(gemma4, struct gemma4);
 
-enum { SLIDES = 1, SHARES = 2 };                                        /* kind[] */
+enum { SLIDES = 1, SHARES = 2, STORES = 4 };                            /* kind[] */
 
 static const struct oom_key_row gemma4_keys[] = {
 	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"), MUST(d_ff, "intermediate_size"),
@@ -50,12 +50,19 @@ static void parse_kinds(struct oom_arch *a)
 	}
 }
 
-/* The last layers share what an earlier one computed, however deep the model is. */
+/* The last layers share what an earlier one computed, however deep the model is: the last of its kind before them. */
 static uint8_t kind_of(struct oom_tape *t, const struct oom_arch *a, uint64_t i)
 {
-	const bool shares = i + gemma4_of(a)->shared >= oom_depth(t, a->n_layers);
+	const uint64_t depth = oom_depth(t, a->n_layers), shared = gemma4_of(a)->shared,
+		       own = shared < depth ? depth - shared : 0;
+	const uint8_t slides = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	bool last = true;
 
-	return (uint8_t)((i < OOM_MAX_LAYERS ? a->kind[i] : 0) | (shares ? SHARES : 0));
+	if (i >= own)
+		return slides | SHARES;
+	for (uint64_t j = i + 1; j < own && j < OOM_MAX_LAYERS; j++)
+		last &= a->kind[j] != slides;
+	return (uint8_t)(slides | (last ? STORES : 0));
 }
 
 static void gemma4_parse(struct oom_arch *a)
@@ -94,31 +101,6 @@ struct gemma4_layer {
 	struct oom_val ple;             /* all layers' inputs */
 };
 
-/* float(); * pow(mean(x^2) + eps, -0.5); * weight.float(); back to the input's type. */
-struct oom_val oom_gemma4_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool weighted)
-{
-	const uint64_t w = width ? width : x.width;
-	const enum oom_dtype in = (enum oom_dtype)x.dt;
-	const char *scope = t->scope;
-	struct oom_val weight = oom_none(), wide, v, y;
-	struct oom_frame f = {.t = t};
-
-	x = oom_arg(&f, x);
-	t->scope = name;
-	if (weighted)
-		weight = oom_norm_param(t, "weight", w);
-	wide = oom_name(&f, oom_op_cast(t, x, OOM_F32));
-	v = oom_op_mean(t, oom_op_unary(t, OOM_SQUARE, wide), x.mono,
-			(struct oom_dim){x.width / w, NULL});
-	v = oom_op_unary(t, OOM_POW, oom_op_unary(t, OOM_ADD_SCALAR, v));
-	y = oom_op_mul(t, oom_take(&f, wide), v);
-	if (weighted)
-		y = oom_op_mul(t, y, oom_op_cast(t, weight, OOM_F32));
-	y = oom_leave(&f, oom_op_cast(t, y, in));
-	t->scope = scope;
-	return y;
-}
-
 /* apply_rotary_pos_emb on [b, s, heads, d]: the argument lives until it returns. */
 static struct oom_val rotate(struct oom_tape *t, struct oom_val x, const struct oom_rope *r,
 			     uint64_t heads, uint64_t d)
@@ -156,6 +138,26 @@ static void keys_values(struct oom_frame *f, const struct gemma4_layer *l, uint8
 	*v = oom_rename(f, *v, oom_op_heads(t, oom_gemma4_norm(t, "v_norm", *v, at->d, false)));
 }
 
+/* Run again behind a checkpoint, a layer hands on keys and values that have a graph of their own, which holds what it
+ * saved until the first layer has been run again: the normed input, what autocast made of it and of the weights for both,
+ * and in fp32 what the norms read and scale. */
+static void hold_graph(struct oom_tape *t, const struct oom_attn *at, struct oom_val x)
+{
+	const struct oom_dim d = {x.width, x.text}, both = {2 * x.width, "2 * d_model"},
+			     norms = {3 * at->kv_heads * at->d, "3 * n_kv_heads * head_dim"},
+			     weights = {2 * at->kv_heads * at->d * x.width, "2 * n_kv_heads * head_dim * d_model"};
+	struct oom_frame f = {.t = t};
+
+	oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, d, (enum oom_dtype)x.dt));
+	if (t->amp && x.dt == OOM_F32) {
+		oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, both, (enum oom_dtype)t->amp_dt));
+		oom_name_shared(&f, oom_new(t, "graph of shared keys", OOM_MONO_ONE, weights, (enum oom_dtype)t->amp_dt));
+	}
+	oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, norms, OOM_F32));
+	oom_forget_shared(&f);
+	oom_discard(t, oom_leave(&f, oom_none()));
+}
+
 static struct oom_val gemma4_attention(struct oom_frame *layer, const struct gemma4_layer *l,
 				       uint8_t kind, struct oom_val x)
 {
@@ -178,6 +180,8 @@ static struct oom_val gemma4_attention(struct oom_frame *layer, const struct gem
 	q = oom_gemma4_norm(t, "q_norm", oom_op_linear(t, "q_proj", x, qd, bias), d, true);
 	q = oom_name(&f, rotate(t, q, &l->rope[slides], a->n_heads, d));
 	keys_values(&f, l, kind, &at, x, &k, &v);
+	if (kind & STORES && t->recompute && k.rg)
+		hold_graph(t, &at, x);
 	return oom_leave(&f, oom_op_linear(t, "o_proj", oom_attention_core(t, &at, q, k, v), h,
 					   bias));
 }
