@@ -12,7 +12,7 @@ static bool finetunes(const struct emission *e)
 	return !emit_objective(e)->tune_recipe && !emit_objective(e)->tune_whole;
 }
 
-void fill_torchtune(struct emission *e)
+static void tune_optimizer(struct emission *e)
 {
 	static const struct {
 		const char *ours, *class, *fused;
@@ -25,23 +25,7 @@ void fill_torchtune(struct emission *e)
 		{"paged-adamw", "bitsandbytes.optim.PagedAdamW", "null"},
 		{"sgd", "torch.optim.SGD", "null"},
 	};
-	static const struct {
-		const char *ours, *theirs;
-	} modules[] = {{"q_proj", "q_proj"}, {"k_proj", "k_proj"}, {"v_proj", "v_proj"}, {"o_proj", "output_proj"}};
-	char list[160] = "";
-	const char *t = e->plan->lora_targets;
-	const bool all = !strcmp(t, "all-linear");
 
-	emit_rows(e, "", "torchtune", "batch_size gradient_accumulation_steps tokenizer.max_seq_len dataset.packed "
-		  "enable_activation_checkpointing enable_activation_offloading");
-	emit_rows(e, "", "torchtune", "dtype");
-	if (emit_is(e, "compile", "true"))
-		emit_set(e, "compile", "True");
-	if (emit_is(e, "fp8", "tensorwise") || emit_is(e, "fp8", "rowwise")) {
-		emit_set(e, "enable_fp8_training", "True");
-		emit_set(e, "fp8_recipe_name", emit_fact(e, "fp8", list));
-		*list = 0;
-	}
 	for (size_t i = 0; i < sizeof(optimizers) / sizeof(optimizers[0]); i++)
 		if (emit_is(e, "optimizer", optimizers[i].ours)) {
 			emit_set(e, "optimizer._component_", optimizers[i].class);
@@ -50,14 +34,17 @@ void fill_torchtune(struct emission *e)
 	/* on in many of the configs for one device, where it refuses accumulation */
 	if (emit_is(e, "optimizer-in-backward", "true") || (!emit_adapted(e) && finetunes(e)))
 		emit_set(e, "optimizer_in_bwd", emit_is(e, "optimizer-in-backward", "true") ? "True" : "False");
-	if (!emit_is(e, "offload-params", "none"))
-		emit_set(e, "fsdp_cpu_offload", "True");
-	if (emit_objective(e)->tune_recipe)
-		emit_set(e, "loss._component_", "torchtune.rlhf.loss.DPOLoss");
-	emit_set(e, "loss._component_", emit_is(e, "loss", "plain") ? "torch.nn.CrossEntropyLoss"
-								   : "torchtune.modules.loss.LinearCrossEntropyLoss");
-	if (!emit_adapted(e))
-		return;
+}
+
+static void tune_adapters(struct emission *e)
+{
+	static const struct {
+		const char *ours, *theirs;
+	} modules[] = {{"q_proj", "q_proj"}, {"k_proj", "k_proj"}, {"v_proj", "v_proj"}, {"o_proj", "output_proj"}};
+	const char *t = e->plan->lora_targets;
+	const bool all = !strcmp(t, "all-linear");
+	char list[160] = "";
+
 	emit_rows(e, "", "torchtune", "model.lora_rank model.lora_dropout");
 	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
 		if (all || strstr(t, modules[i].ours))
@@ -72,6 +59,30 @@ void fill_torchtune(struct emission *e)
 		emit_set(e, "model.quantize_base", "True");
 	if (emit_is(e, "use-dora", "true"))
 		emit_set(e, "model.use_dora", "True");
+}
+
+void fill_torchtune(struct emission *e)
+{
+	char buf[160];
+
+	emit_rows(e, "", "torchtune", "batch_size gradient_accumulation_steps tokenizer.max_seq_len dataset.packed "
+		  "enable_activation_checkpointing enable_activation_offloading");
+	emit_rows(e, "", "torchtune", "dtype");
+	if (emit_is(e, "compile", "true"))
+		emit_set(e, "compile", "True");
+	if (emit_is(e, "fp8", "tensorwise") || emit_is(e, "fp8", "rowwise")) {
+		emit_set(e, "enable_fp8_training", "True");
+		emit_set(e, "fp8_recipe_name", emit_fact(e, "fp8", buf));
+	}
+	tune_optimizer(e);
+	if (!emit_is(e, "offload-params", "none"))
+		emit_set(e, "fsdp_cpu_offload", "True");
+	if (emit_objective(e)->tune_recipe)
+		emit_set(e, "loss._component_", "torchtune.rlhf.loss.DPOLoss");
+	emit_set(e, "loss._component_", emit_is(e, "loss", "plain") ? "torch.nn.CrossEntropyLoss"
+								   : "torchtune.modules.loss.LinearCrossEntropyLoss");
+	if (emit_adapted(e))
+		tune_adapters(e);
 }
 
 /* The config that comes with torchtune for this model and recipe; false: none. */

@@ -87,20 +87,10 @@ static const char *named_by_command(const struct fw_part *p)
 	return words && words->child && words->child->text ? words->child->text : "";
 }
 
-static void finish(struct fw_part *p)
+/* The model is a folder checkpoints/ORG/NAME, or one that is to be trained from nothing. */
+static void finish_model(struct fw_part *p)
 {
 	const char *dir = fw_text(p, "checkpoint_dir"), *name = *dir ? dir : named_by_command(p);
-	const char *command = fw_text(p, "(program)");
-	/* finetune/lora.py is what the command was before it had a name */
-	const bool lora = fw_key(p, "lora_r") || fw_key(p, "lora_query") || strstr(command, "finetune_lora") ||
-			  strstr(command, "finetune/lora.py") ||
-			  !strcmp(command, "litgpt finetune"),
-		   pretrain = strstr(command, " pretrain") ||
-			      (fw_key(p, "model_name") && !fw_key(p, "checkpoint_dir"));
-	const struct doc_node *devices = fw_key(p, "devices");
-	const bool quantised = *fw_fact(p, "base-bits") && !fw_fact_is(p, "base-bits", "16");
-	int64_t gpus = 1, nodes = 1, global, micro;
-	bool many;
 
 	if (!strncmp(name, "checkpoints/", 12))
 		name += 12;
@@ -108,6 +98,15 @@ static void finish(struct fw_part *p)
 		fw_set(p, "model", name, *dir ? "checkpoint_dir" : "(words)", "checkpoints/ORG/NAME");
 	else if (*fw_text(p, "model_name"))
 		fw_set(p, "model", fw_text(p, "model_name"), "model_name", NULL);
+}
+
+/* Are there several cards?  Then it is FSDP with every Block checkpointed (finetune/full.py:107, lora.py, pretrain.py). */
+static void finish_devices(struct fw_part *p, bool pretrain)
+{
+	const struct doc_node *devices = fw_key(p, "devices");
+	int64_t gpus = 1, nodes = 1;
+	bool many;
+
 	if (doc_whole(devices, &gpus) && gpus > 0 && gpus < 100000) {
 		doc_whole(fw_key(p, "num_nodes"), &nodes);
 		fw_set_whole(p, "gpus", gpus * (nodes > 0 && nodes < 10000 ? nodes : 1), "devices", NULL);
@@ -116,17 +115,55 @@ static void finish(struct fw_part *p)
 	}
 	/* pretraining takes all cards where nobody says how many */
 	many = gpus * nodes > 1 || (devices && !doc_whole(devices, &gpus)) || (pretrain && !devices);
+	fw_default(p, "engine", many ? "fsdp1" : "hf", FULL ":107");
+	fw_default(p, "zero", many ? "3" : "0", FULL ":107");
+	if (many && pretrain)
+		fw_default(p, "hybrid-shard", "true", PRETRAIN " HYBRID_SHARD");
+	fw_default(p, "grad-ckpt", many && !pretrain ? "full" : "none", FULL ":108");
+}
+
+static void finish_adapters(struct fw_part *p)
+{
+	fw_default(p, "lora-r", "8", LORA ":49");
+	fw_default(p, "lora-dropout", "0.05", LORA ":49");
+	fw_default(p, "autocast-adapter-dtype", "false", "litgpt/lora.py: in the type of the model");
+	finish_targets(p);
+}
+
+static void finish_batch(struct fw_part *p, bool pretrain)
+{
+	int64_t global, micro;
+
+	fw_default(p, "micro-batch", pretrain ? "4" : "1", pretrain ? PRETRAIN " setup()" : LORA " setup()");
+	if (doc_whole(fw_key(p, "train.global_batch_size"), &global) && global > 0)
+		fw_set_whole(p, "global-batch", global, "train.global_batch_size", NULL);
+	else
+		fw_default(p, "global-batch", pretrain ? "512" : "16", pretrain ? PRETRAIN " setup()" : LORA " setup()");
+	micro = atoll(fw_fact(p, "micro-batch"));
+	if (micro > 0)
+		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "validation takes the micro-batch");
+}
+
+static void finish(struct fw_part *p)
+{
+	const char *command = fw_text(p, "(program)");
+	/* finetune/lora.py is what the command was before it had a name */
+	const bool lora = fw_key(p, "lora_r") || fw_key(p, "lora_query") || strstr(command, "finetune_lora") ||
+			  strstr(command, "finetune/lora.py") ||
+			  !strcmp(command, "litgpt finetune"),
+		   pretrain = strstr(command, " pretrain") ||
+			      (fw_key(p, "model_name") && !fw_key(p, "checkpoint_dir")),
+		   adapted = lora || strstr(command, "adapter");
+	const bool quantised = *fw_fact(p, "base-bits") && !fw_fact_is(p, "base-bits", "16");
+
+	finish_model(p);
+	finish_devices(p, pretrain);
 	fw_default(p, "objective", pretrain ? "pretrain" : "sft", "the command");
 	fw_default(p, "method", lora ? "lora" : "full", "the command");
 	/* mixed; bitsandbytes' layers refuse that (lora.py:142), their runs have to say which */
 	fw_default(p, "precision", quantised ? "bf16" : "amp-bf16", UTILS " get_default_supported_precision(training=True)");
-	fw_default(p, "micro-batch", pretrain ? "4" : "1", pretrain ? PRETRAIN " setup()" : LORA " setup()");
-	if (lora) {
-		fw_default(p, "lora-r", "8", LORA ":49");
-		fw_default(p, "lora-dropout", "0.05", LORA ":49");
-		fw_default(p, "autocast-adapter-dtype", "false", "litgpt/lora.py: in the type of the model");
-		finish_targets(p);
-	}
+	if (lora)
+		finish_adapters(p);
 	finish_optimizer(p, quantised);
 	if (fw_fact_is(p, "base-bits", "4-nf4") || fw_fact_is(p, "base-bits", "4-fp4")) {
 		fw_default(p, "keep-base-inputs", "true", LORA ":147: bitsandbytes 0.42");
@@ -135,25 +172,13 @@ static void finish(struct fw_part *p)
 	}
 	if (pretrain && fw_fact_is(p, "optimizer", "adamw"))
 		fw_set(p, "optimizer", "adamw-fused", fw_fact_from_file(p, "optimizer") ? "optimizer" : NULL, PRETRAIN ":216");
-	/* several devices: FSDP with every Block checkpointed (finetune/full.py:107, lora.py, pretrain.py) */
-	fw_default(p, "engine", many ? "fsdp1" : "hf", FULL ":107");
-	fw_default(p, "zero", many ? "3" : "0", FULL ":107");
-	if (many && pretrain)
-		fw_default(p, "hybrid-shard", "true", PRETRAIN " HYBRID_SHARD");
-	fw_default(p, "grad-ckpt", many && !pretrain ? "full" : "none", FULL ":108");
 	fw_default(p, "attn", "sdpa", "litgpt/model.py");
 	/* adapters: the head in chunks of 128 tokens; else whole logits.  Either in fp32, as Fabric returns them. */
-	fw_default(p, "loss", lora || strstr(command, "adapter") ? "chunked" : "outside", LORA ":355; " FULL " fit()");
-	if (lora || strstr(command, "adapter"))
+	fw_default(p, "loss", adapted ? "chunked" : "outside", LORA ":355; " FULL " fit()");
+	if (adapted)
 		fw_set(p, "@price.loss", "parts", NULL, LORA ":355");
 	fw_default(p, "packing", "false", "litgpt/data");
-	if (doc_whole(fw_key(p, "train.global_batch_size"), &global) && global > 0)
-		fw_set_whole(p, "global-batch", global, "train.global_batch_size", NULL);
-	else
-		fw_default(p, "global-batch", pretrain ? "512" : "16", pretrain ? PRETRAIN " setup()" : LORA " setup()");
-	micro = atoll(fw_fact(p, "micro-batch"));
-	if (micro > 0)
-		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "validation takes the micro-batch");
+	finish_batch(p, pretrain);
 }
 
 static const struct fw_row *const lists[] = {rows, NULL};

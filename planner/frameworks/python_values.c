@@ -167,6 +167,47 @@ struct doc_node *python_reference(struct python *y, struct doc_node *parent, con
 		       strcmp(text, "True") && strcmp(text, "False") && strcmp(text, "None"));
 }
 
+/* A key of {...} and its value, behind ':'; the key's own node goes, as {"k": v} is a map. */
+static void pair(struct python *y, struct doc_node *node, const struct doc_node *key)
+{
+	const struct doc_node *v;
+
+	y->p++;
+	v = python_value(y, node, key->text);
+	python_skip_rest(y);
+	if (v && !y->full)
+		node->kind = DOC_MAP;
+}
+
+/* Of a map: the nodes of its keys, which have no key themselves, are no members. */
+static void drop_keys(struct doc_node *map)
+{
+	struct doc_node **at = &map->child;
+
+	map->n = 0;
+	map->last = NULL;
+	while (*at) {
+		if (!(*at)->key) {
+			*at = (*at)->next;
+		} else {
+			map->n++;
+			map->last = *at;
+			at = &(*at)->next;
+		}
+	}
+}
+
+/* (x) is x */
+static void become_child(struct doc_node *node)
+{
+	const struct doc_node *only = node->child;
+
+	*node = (struct doc_node){.key = node->key, .text = only->text, .tag = only->tag,
+				  .kind = only->kind, .quoted = only->quoted,
+				  .line = only->line, .n = only->n, .child = only->child,
+				  .last = only->last, .next = node->next};
+}
+
 static struct doc_node *brackets(struct python *y, struct doc_node *parent, const char *key)
 {
 	const char close = *y->p == '[' ? ']' : *y->p == '{' ? '}' : ')';
@@ -188,45 +229,16 @@ static struct doc_node *brackets(struct python *y, struct doc_node *parent, cons
 			break;
 		first = python_value(y, node, NULL);
 		python_skip_rest(y);
-		if (y->p < y->end && *y->p == ':' && close == '}' && first && !y->full) {
-			struct doc_node *v;
-
+		if (y->p < y->end && *y->p == ':' && close == '}' && first && !y->full)
+			pair(y, node, first);
+		else if (y->p < y->end && *y->p == ':')
 			y->p++;
-			v = python_value(y, node, first->text);
-			python_skip_rest(y);
-			if (v && !y->full) {
-				/* the key's own node goes: {"k": v} is a map */
-				node->kind = DOC_MAP;
-			}
-		} else if (y->p < y->end && *y->p == ':') {
-			y->p++;
-		}
 	}
 	y->p += y->p < y->end;
-	if (node && node->kind == DOC_MAP) {    /* keys' nodes have no key themselves */
-		struct doc_node **at = &node->child;
-
-		node->n = 0;
-		node->last = NULL;
-		while (*at) {
-			if (!(*at)->key) {
-				*at = (*at)->next;
-			} else {
-				node->n++;
-				node->last = *at;
-				at = &(*at)->next;
-			}
-		}
-	}
-	/* (x) is x */
-	if (node && close == ')' && node->n == 1 && !comma) {
-		struct doc_node *only = node->child;
-
-		*node = (struct doc_node){.key = node->key, .text = only->text, .tag = only->tag,
-					  .kind = only->kind, .quoted = only->quoted,
-					  .line = only->line, .n = only->n, .child = only->child,
-					  .last = only->last, .next = node->next};
-	}
+	if (node && node->kind == DOC_MAP)
+		drop_keys(node);
+	if (node && close == ')' && node->n == 1 && !comma)
+		become_child(node);
 	return node;
 }
 

@@ -182,6 +182,37 @@ static void run_declaration(struct script *s, bool live)
 	}
 }
 
+/* Does a simple command end here? */
+static bool ends_here(const struct script *s)
+{
+	return shell_at_end(s) || strchr("\n;|)", *s->c.p) ||
+	       (*s->c.p == '&' && !(s->c.p + 1 < s->c.end && s->c.p[1] == '>'));
+}
+
+/* Where the documents go that begin with this command: a file, or the name of "read -r -d '' NAME <<END". */
+static void place_heredocs(struct script *s, size_t first, const struct words *w, size_t command, const char *to)
+{
+	for (size_t i = first; to && *to && i < s->n_heredocs; i++)
+		s->heredocs[i].to = to;
+	if (w->n > command + 1 && !strcmp(w->items[command].text, "read") &&
+	    shell_name(w->items[w->n - 1].text, w->items[w->n - 1].text + strlen(w->items[w->n - 1].text)))
+		for (size_t i = first; i < s->n_heredocs; i++)
+			s->heredocs[i].name = w->items[w->n - 1].text;
+}
+
+/* NAME=value counts for the script where no command follows it. */
+static void assign_all(struct script *s, const struct cursor *start, size_t n)
+{
+	const struct cursor end = s->c;
+
+	s->c = *start;
+	for (size_t i = 0; i < n && !s->sh->status; i++) {
+		shell_blanks(s, false);
+		shell_assign(s, NULL, true);
+	}
+	s->c = end;
+}
+
 int shell_simple(struct script *s, bool live)
 {
 	const struct cursor start = s->c;
@@ -198,8 +229,7 @@ int shell_simple(struct script *s, bool live)
 		const struct cursor at = s->c;
 
 		shell_blanks(s, false);
-		if (shell_at_end(s) || strchr("\n;|)", *s->c.p) ||
-		    (*s->c.p == '&' && !(s->c.p + 1 < s->c.end && s->c.p[1] == '>')))
+		if (ends_here(s))
 			break;
 		if (redirection(s, &to, live, w.n > n_assignments &&
 						      is_shell(w.items[n_assignments].text)))
@@ -222,25 +252,11 @@ int shell_simple(struct script *s, bool live)
 		if (!shell_word(s->sh, &s->c, &w) && s->c.p == at.p)
 			s->c.p++;
 	}
-	for (size_t i = first; to && *to && i < s->n_heredocs; i++)
-		s->heredocs[i].to = to;
-	/* read -r -d '' NAME <<END */
-	if (w.n > n_assignments + 1 && !strcmp(w.items[n_assignments].text, "read") &&
-	    shell_name(w.items[w.n - 1].text, w.items[w.n - 1].text + strlen(w.items[w.n - 1].text)))
-		for (size_t i = first; i < s->n_heredocs; i++)
-			s->heredocs[i].name = w.items[w.n - 1].text;
+	place_heredocs(s, first, &w, n_assignments, to);
 	if (!live || s->sh->status)
 		return NOBODY_KNOWS;
 	if (w.n == n_assignments && n_assignments) {
-		/* NAME=value counts for the script where no command follows it */
-		const struct cursor end = s->c;
-
-		s->c = start;
-		for (size_t i = 0; i < n_assignments && !s->sh->status; i++) {
-			shell_blanks(s, false);
-			shell_assign(s, NULL, true);
-		}
-		s->c = end;
+		assign_all(s, &start, n_assignments);
 		return SUCCEEDS;
 	}
 	if (w.n == n_assignments && !to)
