@@ -8,10 +8,7 @@
 
 #include "oomplan/option.h"
 #include "arguments.h"
-#include "parts.h"
-
-#define UNSLOTH "unsloth/models/loader.py"
-#define PEFT_OF_UNSLOTH "unsloth/models/llama.py:3061"
+#include "python_calls.h"
 
 /* Config classes and the objective that their trainer has. */
 static const struct {
@@ -45,12 +42,14 @@ static const char *const models[] = {"AutoModelForCausalLM",    "AutoModelForIma
 				     "AutoModelForTokenClassification", "AutoLigerKernelForCausalLM"};
 
 /* CLASS.function.key; "" where it is not said */
-static const char *argument(const struct fw_part *p, const char *class, const char *function,
+const char *python_argument(const struct fw_part *p, const char *class, const char *function,
 			    const char *key, char path[160])
 {
 	snprintf(path, 160, "%s%s%s.%s", class, *class && *function ? "." : "", function, key);
 	return fw_text(p, path);
 }
+
+const char *const python_pair_trainers[] = {"DPOTrainer", "ORPOTrainer", "KTOTrainer", "CPOTrainer", NULL};
 
 /* The first of the classes that is called. */
 static const char *called(const struct fw_part *p, const char *const *names, size_t n)
@@ -72,7 +71,7 @@ static const char *as_knob_has_it(const char *knob, const char *text, char *buf,
 }
 
 /* What is there and known only when the script runs, or made elsewhere ("**kwargs"), has no default. */
-static void withhold_unknown(struct fw_part *p, const char *knob, const char *path)
+void python_withhold_unknown(struct fw_part *p, const char *knob, const char *path)
 {
 	char call[160];
 	const char *dot = strrchr(path, '.');
@@ -84,124 +83,27 @@ static void withhold_unknown(struct fw_part *p, const char *knob, const char *pa
 		fw_withhold(p, knob);
 }
 
-static void take(struct fw_part *p, const char *knob, const char *class, const char *function,
+void python_take(struct fw_part *p, const char *knob, const char *class, const char *function,
 		 const char *key)
 {
 	char path[160];
-	const char *text = argument(p, class, function, key, path);
+	const char *text = python_argument(p, class, function, key, path);
 	const struct doc_node *node = fw_key(p, path);
 	char names[120];
 
-	withhold_unknown(p, knob, path);
+	python_withhold_unknown(p, knob, path);
 	if (node && node->kind == DOC_LIST)
 		fw_set(p, knob, names_of(node, names, sizeof(names)), path, NULL);
 	else if (*text && strcmp(text, "None"))
 		fw_set(p, knob, as_knob_has_it(knob, text, names, sizeof(names)), path, NULL);
 }
 
-static const char *dtype_of(const char *text)
+const char *python_dtype(const char *text)
 {
 	return strstr(text, "bfloat16") || !strcmp(text, "bf16") ? "bf16" :
 	       strstr(text, "float16") || !strcmp(text, "half")  ? "fp16" :
 	       strstr(text, "float32")				 ? "fp32" :
 								   "";
-}
-
-static void unsloth_adapters(struct fw_part *p, const char *class)
-{
-	static const char *const parts[] = {"finetune_vision_layers", "finetune_language_layers",
-					    "finetune_attention_modules", "finetune_mlp_modules"};
-	const char *f = "get_peft_model";
-	const bool whole = !strcmp(class, "FastVisionModel") || !strcmp(class, "FastModel");
-	char path[160];
-	const char *ckpt;
-
-	fw_set(p, "method", "lora", class, NULL);
-	take(p, "lora-r", class, f, "r");
-	take(p, "lora-targets", class, f, "target_modules");
-	take(p, "lora-dropout", class, f, "lora_dropout");
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !*fw_fact(p, "lora-targets"); i++)
-		if (*argument(p, class, f, parts[i], path))
-			fw_set(p, "lora-targets", "all-linear", path, NULL);
-	fw_default(p, "lora-r", "16", PEFT_OF_UNSLOTH);
-	fw_default(p, "lora-dropout", "0", PEFT_OF_UNSLOTH);
-	fw_default(p, "lora-targets",
-		   whole ? "all-linear" : "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj",
-		   PEFT_OF_UNSLOTH);
-	ckpt = argument(p, class, f, "use_gradient_checkpointing", path);
-	withhold_unknown(p, "grad-ckpt", path);
-	if (!strcasecmp(ckpt, "false")) {
-		fw_set(p, "grad-ckpt", "none", path, NULL);
-	} else {
-		fw_set(p, "grad-ckpt", "full", *ckpt ? path : NULL, UNSLOTH ":423");
-		if (!*ckpt || !strcmp(ckpt, "unsloth"))
-			fw_set(p, "offload-activations", "true", *ckpt ? path : NULL,
-			       "unsloth_zoo/gradient_checkpointing.py: block inputs wait in host memory");
-	}
-	take(p, "modules-to-save", class, f, "modules_to_save");
-}
-
-static const char *const trainers[] = {"DPOTrainer", "ORPOTrainer", "KTOTrainer", "CPOTrainer"};
-
-static void finish_unsloth(struct fw_part *p, const char *class)
-{
-	const char *f = "from_pretrained", *model;
-	char path[160], path4[160], path8[160];
-	const bool sentence = !strcmp(class, "FastSentenceTransformer");
-	const char *four = argument(p, class, f, "load_in_4bit", path4),
-		   *eight = argument(p, class, f, "load_in_8bit", path8);
-	bool full;
-
-	withhold_unknown(p, "base-bits", path4);
-	withhold_unknown(p, "base-bits", path8);
-	model = argument(p, class, f, "model_name", path);
-	if (!*model)
-		model = argument(p, class, f, "0", path);
-	if (*model)
-		fw_set(p, "model", model, path, NULL);
-	/* a trainer of pairs cuts them shorter than the model could take them */
-	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]); i++)
-		take(p, "seq-len", trainers[i], "", "max_length");
-	if (!*fw_fact(p, "seq-len"))
-		take(p, "seq-len", class, f, "max_seq_length");
-	fw_default(p, "seq-len", "2048", UNSLOTH ":410");
-	full = !strcasecmp(argument(p, class, f, "full_finetuning", path), "true");
-	if (full)
-		fw_set(p, "method", "full", path, NULL);
-	if (!strcasecmp(eight, "true"))
-		fw_set(p, "base-bits", "8", path8, NULL);
-	else if (full || !strcasecmp(four, "false") || (sentence && !*four))
-		fw_set(p, "base-bits", "16", *four ? path4 : NULL, UNSLOTH ":410");
-	else
-		fw_set(p, "base-bits", "4-nf4", *four ? path4 : NULL, UNSLOTH ":410 load_in_4bit");
-	/* stacked experts are quantised too, as layers of their own (gpt-oss) or in place */
-	if (fw_fact_is(p, "base-bits", "4-nf4"))
-		fw_set(p, "moe-experts", "separate", NULL,
-		       "unsloth_zoo/temporary_patches/gpt_oss.py GptOssExpertsBnb4bit, moe_utils_bnb4bit.py");
-	if (*dtype_of(argument(p, class, f, "dtype", path)))
-		fw_set(p, "@dtype", dtype_of(fw_text(p, path)), path, NULL);
-	if (!*fw_fact(p, "@dtype"))
-		fw_set(p, "@by-card", "true", NULL, UNSLOTH);
-	fw_default(p, "@dtype", "bf16", UNSLOTH " bf16 where the card has it");
-	fw_default(p, "@autocast", fw_fact_is(p, "@dtype", "fp16") ? "fp16" : "bf16", UNSLOTH);
-	if (!full) {
-		snprintf(path, sizeof(path), "%s.get_peft_model", class);
-		if (fw_key(p, path))
-			unsloth_adapters(p, class);
-	}
-	/* xformers' kernel or flash_attn, keys and values copied to all heads before: on cards without flash_attn
-	 * transformers' grouped form would keep whole scores instead */
-	fw_default(p, "attn", "sdpa", "unsloth/models/llama.py");
-	/* Its kernels keep what Liger's keep: a norm's input, gate and up, rotary positions turned in place.  Under
-	 * checkpointing one layer at a time is kept, and what its fused backward passes take is not known. */
-	if (fw_fact_is(p, "grad-ckpt", "none"))
-		fw_set(p, "liger-kernels", "all", NULL,
-		       "as unsloth/kernels/rms_layernorm.py, swiglu.py, rope_embedding.py");
-	fw_default(p, "kv-repeat", "sdpa", "unsloth/models/llama.py K.expand(...).reshape(...)");
-	fw_set(p, "loss", "chunked", NULL, "unsloth_zoo/loss_utils.py: by free memory");
-	fw_default(p, "engine", "hf", "one process");
-	fw_default(p, "gpus", "1", "one process");
-	fw_default(p, "nodes", "1", "one process");
 }
 
 /* The call that loads the model has literal arguments, and what quantises is none of them: it is made for nothing, or
@@ -245,20 +147,20 @@ static void finish_peft(struct fw_part *p)
 	char path[160];
 
 	if (class) {
-		const char *model = argument(p, class, "from_pretrained", "0", path);
+		const char *model = python_argument(p, class, "from_pretrained", "0", path);
 
 		if (!*model)
-			model = argument(p, class, "from_pretrained", "pretrained_model_name_or_path", path);
+			model = python_argument(p, class, "from_pretrained", "pretrained_model_name_or_path", path);
 		if (*model)
 			fw_set(p, "model", model, path, NULL);
-		if (*dtype_of(argument(p, class, "from_pretrained", "dtype", path)) ||
-		    *dtype_of(argument(p, class, "from_pretrained", "torch_dtype", path)))
-			fw_set(p, "@dtype", dtype_of(fw_text(p, path)), path, NULL);
-		if (strstr(argument(p, class, "from_pretrained", "attn_implementation", path), "flash"))
+		if (*python_dtype(python_argument(p, class, "from_pretrained", "dtype", path)) ||
+		    *python_dtype(python_argument(p, class, "from_pretrained", "torch_dtype", path)))
+			fw_set(p, "@dtype", python_dtype(fw_text(p, path)), path, NULL);
+		if (strstr(python_argument(p, class, "from_pretrained", "attn_implementation", path), "flash"))
 			fw_set(p, "attn", "flash", path, NULL);
 		else
-			take(p, "attn", class, "from_pretrained", "attn_implementation");
-		if (!strcmp(argument(p, class, "from_pretrained", "device_map", path), "auto"))
+			python_take(p, "attn", class, "from_pretrained", "attn_implementation");
+		if (!strcmp(python_argument(p, class, "from_pretrained", "device_map", path), "auto"))
 			fw_note(p, path, "on several cards: --engine device-map");
 	}
 	finish_quantised(p, class);
@@ -266,15 +168,15 @@ static void finish_peft(struct fw_part *p)
 		fw_set(p, "kbit-prepare", "true", "prepare_model_for_kbit_training", NULL);
 	if (fw_key(p, "LoraConfig")) {
 		fw_set(p, "method", "lora", "LoraConfig", NULL);
-		take(p, "lora-r", "LoraConfig", "", "r");
-		take(p, "lora-targets", "LoraConfig", "", "target_modules");
-		take(p, "lora-dropout", "LoraConfig", "", "lora_dropout");
+		python_take(p, "lora-r", "LoraConfig", "", "r");
+		python_take(p, "lora-targets", "LoraConfig", "", "target_modules");
+		python_take(p, "lora-dropout", "LoraConfig", "", "lora_dropout");
 		fw_default(p, "lora-r", "8", "peft/tuners/lora/config.py");
 		fw_default(p, "lora-dropout", "0", "peft/tuners/lora/config.py");
 		if (fw_on(p, "LoraConfig.use_dora"))
 			fw_set(p, "use-dora", "true", "LoraConfig.use_dora", NULL);
-		take(p, "modules-to-save", "LoraConfig", "", "modules_to_save");
-		take(p, "layers-to-transform", "LoraConfig", "", "layers_to_transform");
+		python_take(p, "modules-to-save", "LoraConfig", "", "modules_to_save");
+		python_take(p, "layers-to-transform", "LoraConfig", "", "layers_to_transform");
 	}
 }
 
@@ -285,7 +187,7 @@ static void finish_optimizer(struct fw_part *p)
 	const char *name = "";
 
 	for (size_t i = 0; i < N_CONFIGS && !*name; i++)
-		name = fw_key(p, configs[i].name) ? argument(p, configs[i].name, "", "optim", path) : "";
+		name = fw_key(p, configs[i].name) ? python_argument(p, configs[i].name, "", "optim", path) : "";
 	if (fw_fact_is(p, "method", "lora") && (!strcmp(name, "adamw_8bit") || !strcmp(name, "adamw_bnb_8bit")))
 		fw_set(p, "optimizer", "adamw-8bit", path, "transformers/trainer.py get_optimizer");
 }
@@ -312,7 +214,7 @@ static void finish(struct fw_part *p)
 				fw_set(p, "objective", configs[i].objective, configs[i].name, NULL);
 			python_objective_by_trainer(p, configs[i].name);
 			if (unsloth)
-				finish_unsloth(p, unsloth);
+				python_unsloth(p, unsloth);
 			trains = true;
 			fw_nested(p, configs[i].name, configs[i].framework);
 			if (configs[i].objective && !strcmp(configs[i].framework, "trl")) {
@@ -326,7 +228,7 @@ static void finish(struct fw_part *p)
 	/* a loader stands alone where another file trains, or a trainer takes no literal arguments */
 	if (unsloth && !trains) {
 		python_objective_by_trainer(p, unsloth);
-		finish_unsloth(p, unsloth);
+		python_unsloth(p, unsloth);
 	}
 	/* whose backward pass runs within its forward pass, part by part, with neither the entropy nor the accuracy
 	 * that TRL's own trainer logs. fp32 logits of a part take half of the memory that is free, at most 4 GiB, and the
@@ -343,11 +245,11 @@ static void finish(struct fw_part *p)
 	python_named(p);
 	finish_optimizer(p);
 	/* trainers of TRL before 0.9 took it themselves */
-	for (size_t i = 0; i < sizeof(trainers) / sizeof(trainers[0]) && !unsloth; i++)
-		if (fw_key(p, trainers[i]))
-			take(p, "seq-len", trainers[i], "", "max_length");
+	for (size_t i = 0; python_pair_trainers[i] && !unsloth; i++)
+		if (fw_key(p, python_pair_trainers[i]))
+			python_take(p, "seq-len", python_pair_trainers[i], "", "max_length");
 	if (doc_below(fw_root(p), "SFTTrainer"))
-		take(p, "seq-len", "SFTTrainer", "", "max_seq_length");
+		python_take(p, "seq-len", "SFTTrainer", "", "max_seq_length");
 	if (fw_on(p, "SFTTrainer.packing") || fw_off(p, "SFTTrainer.packing"))
 		fw_set(p, "packing", fw_on(p, "SFTTrainer.packing") ? "true" : "false", "SFTTrainer.packing", NULL);
 	if (unsloth)

@@ -18,6 +18,8 @@
 #define GRPO "trl/trainer/grpo_config.py"
 #define MODEL "trl/trainer/model_config.py"
 
+#define LOADED "bfloat16>bf16;torch.bfloat16>bf16;float16>fp16;torch.float16>fp16;float32>fp32;torch.float32>fp32;auto>auto;*>"
+
 static const struct fw_row rows[] = {
 	{"loss_type", .hook = true, .source = CONFIG ":283"},
 	{"max_prompt_length", .hook = true, .source = GRPO},
@@ -36,6 +38,11 @@ static const struct fw_row rows[] = {
 	FW_KEY("precompute_ref_log_probs", "reference", "true>none;false>", NULL,
 	       "trl/trainer/dpo_trainer.py"),
 	{"@objective", .hook = true},
+	/* how a trainer loads a model that it is given by name; a script's own ModelConfig says it for the rest */
+	FW_KEY("model_init_kwargs.dtype", "@dtype", LOADED, NULL, "trl/trainer/utils.py create_model_from_path"),
+	FW_KEY("model_init_kwargs.torch_dtype", "@dtype", LOADED, NULL, "trl/trainer/utils.py create_model_from_path"),
+	FW_KEY("model_init_kwargs.attn_implementation", "attn", "flash*>flash;kernels-community/*flash*>flash;sdpa>sdpa;eager>eager;*>", NULL,
+	       "transformers from_pretrained"),
 	{"accelerate_config", .hook = true, .source = "trl/scripts/utils.py"},
 	FW_KEY("activation_offloading", "offload-activations", NULL, NULL, CONFIG),
 	FW_KEY("use_vllm", "rollouts", "true>engine;false>", NULL, "trl/trainer/grpo_config.py"),
@@ -195,7 +202,7 @@ const struct framework framework_trl = {
 		 "per_device_train_batch_size+max_length per_device_train_batch_size+beta "
 		 "per_device_train_batch_size+packing per_device_train_batch_size+dataset_train_split "
 		 "(program)+model_name_or_path+dataset_name (launcher)+model_name_or_path+dataset_name "
-		 "dataset_id_or_path per_device_train_batch_size+use_peft "
+		 "dataset_id_or_path model_name_or_path+dataset_name+learning_rate per_device_train_batch_size+use_peft "
 		 "per_device_train_batch_size+dataset_name per_device_train_batch_size+loss_type "
 		 "per_device_train_batch_size+max_seq_length @objective",
 	/* the second line: keys of scripts that hf_scripts.c has */
