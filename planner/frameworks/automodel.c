@@ -38,6 +38,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("distributed.activation_checkpointing", "grad-ckpt", "true>full;full>full;selective>selective;false>none",
 	       "none", CONFIG),
 	{"distributed.activation_checkpointing_scope", .hook = true, .source = CONFIG},
+	{"distributed.dp_size", .hook = true, .source = CONFIG},
 	{"distributed.dp_replicate_size", .hook = true, .source = CONFIG},
 	{"distributed.pipeline.pp_microbatch_size", .hook = true, .source = CONFIG},
 	{"distributed.offload_policy", .note = "parameters may wait in host memory: give --offload-params"},
@@ -200,6 +201,20 @@ static void finish_precision(struct fw_part *p)
 		fw_open(p, "precision", "weights load as config.json says; bf16 is taken");
 }
 
+/* All cards, where the number of data-parallel ranks is said. */
+static void finish_gpus(struct fw_part *p)
+{
+	static const char *const keys[] = {"distributed.dp_size", "distributed.tp_size", "distributed.pp_size", "distributed.cp_size"};
+	int64_t gpus = 1;
+
+	if (fw_whole_or(p, keys[0], 0) < 1)
+		return;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (__builtin_mul_overflow(gpus, fw_whole_or(p, keys[i], 1), &gpus) || gpus > 1000000)
+			return;
+	fw_set_whole(p, "gpus", gpus, keys[0], CONFIG);
+}
+
 static void finish(struct fw_part *p)
 {
 	const bool lora = fw_key(p, "peft") != NULL;
@@ -218,6 +233,7 @@ static void finish(struct fw_part *p)
 	finish_optimizer(p);
 	finish_length(p);
 	finish_precision(p);
+	finish_gpus(p);
 	fw_default(p, "engine", "fsdp2", CONFIG " strategy");
 	if (fw_fact_is(p, "engine", "fsdp2")) {
 		fw_default(p, "zero", "3", CONFIG);

@@ -12,6 +12,7 @@
 #define CHINESE "Chinese-LLaMA-Alpaca-3 scripts/training, MyTrainingArguments"
 #define CHATGLM "ChatGLM2-6B ptuning/main.py"
 #define ORPO "xfactlab/orpo main.py"
+#define LMFLOW "LMFlow src/lmflow/args.py"
 
 const struct fw_row hf_script_rows[] = {
 	FW_KEY("full_finetune", "method", "true>full;false>lora", NULL, "qlora.py"),
@@ -21,12 +22,14 @@ const struct fw_row hf_script_rows[] = {
 	FW_KEY("lora_modules", "lora-targets", "all>all-linear;*>=", NULL, "qlora.py find_all_linear_names"),
 	FW_KEY("grad_checkpoint", "grad-ckpt", "true>full;false>none", NULL, INTERNVL),
 	FW_KEY("use_packed_ds", "packing", "true>true;false>false", NULL, INTERNVL),
+	{"max_packed_tokens", .hook = true, .source = INTERNVL},
 	{"freeze_llm", .hook = true, .source = INTERNVL},
 	{"use_llm_lora", .hook = true, .source = INTERNVL},
 	{"zero_stage", .hook = true, .source = CHAT},
 	{"offload", .hook = true, .source = CHAT},
 	FW_KEY("lora_dim", "lora-r", NULL, NULL, CHAT),
 	FW_KEY("lora_enable", "method", "true>lora;false>full", NULL, "LLaVA train.py"),
+	FW_KEY("disable_group_texts", "packing", "false>true;true>false", NULL, LMFLOW),
 	FW_KEY("disable_flash_attn2", "attn", "false>flash;true>sdpa", NULL, "Qwen2-VL-Finetune src/train"),
 	FW_KEY("max_completion_length", "completion-len", NULL, NULL, "trl/trainer/grpo_config.py"),
 	{"max_prompt_length", .hook = true, .source = "trl/trainer/grpo_config.py"},
@@ -48,7 +51,7 @@ const char hf_script_idle[] =
 	"max_num_frame vision_select_layer margin_scale mask_prompt length_penalty lora_module_name data_split "
 	"num_warmup_steps enable_tensorboard tensorboard_path with_tracking max_new_tokens do_mmlu_eval "
 	"eval_dataset_size train_file_path only_optimize_lora template_name tokenize_num_workers data_cache_dir "
-	"validation_split_percentage prompt_max_length data_name num_proc lr alpha disable_prompt_loss";
+	"num_stages_per_epoch dataset_path conversation_template save_aggregated_lora validation_split_percentage prompt_max_length data_name num_proc lr alpha disable_prompt_loss";
 
 static const struct script {
 	const char *programs;   /* blank-separated, without ".py"; "": its name is everybody's */
@@ -71,6 +74,9 @@ static const struct script {
 	{"run_clm_sft_with_peft run_sft_with_peft", "trainable+lora_rank+max_seq_length",
 	 "objective=sft method=lora lora-r=8 lora-dropout=0.1 lora-targets=q_proj+v_proj seq-len=1024 packing=false",
 	 CHINESE},
+	/* its disable_group_texts is on: rows are cut and padded to block_size */
+	{"multistage_finetune", "dataset_path+block_size dataset_path+conversation_template",
+	 "objective=sft lora-r=8 lora-dropout=0.1 packing=false double-quant=true", LMFLOW},
 	{"", "prompt_max_length+response_max_length",
 	 "objective=orpo seq-len=1024 grad-ckpt=full @dtype=bf16 @autocast=bf16 micro-batch=2 eval-batch=2 "
 	 "optimizer=paged-adamw packing=false", ORPO ", src/args.py"},
@@ -215,8 +221,11 @@ static void finish_qlora(struct fw_part *p)
 
 static void finish_internvl(struct fw_part *p)
 {
-	int64_t rank = 0;
+	int64_t rank = 0, tokens;
 
+	/* rows of several samples, whatever a sample may have (train/dataset_packed.py) */
+	if (fw_on(p, "use_packed_ds") && doc_whole(fw_key(p, "max_packed_tokens"), &tokens) && tokens > 0 && tokens < 100000000)
+		fw_set_whole(p, "seq-len", tokens, "max_packed_tokens", INTERNVL);
 	if (doc_whole(fw_key(p, "use_llm_lora"), &rank) && rank > 0) {
 		fw_set(p, "method", "lora", "use_llm_lora", NULL);
 		fw_set_whole(p, "lora-r", rank, "use_llm_lora", NULL);

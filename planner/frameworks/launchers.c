@@ -92,6 +92,9 @@ bool args_is_launch(const struct args_word *w, size_t n)
 	for (size_t i = 0; i < n && i < 400; i++) {
 		const struct launcher *l = launcher_at(w + i, n - i);
 
+		/* python3 -c "import torch; ...": what it runs is no program with options */
+		if (l && l->kind == INTERPRETER && i + 1 < n && !strcmp(w[i + 1].text, "-c"))
+			return false;
 		if ((l && l->kind != WRAPPER) || args_is_script(w[i].text))
 			return true;
 	}

@@ -45,8 +45,8 @@ static const struct fw_row megatron_rows[] = {
 	FW_KEY("activations-checkpoint-method", "grad-ckpt", "uniform>full;block>full", NULL,
 	       "Megatron-LM 2.5 arguments.py"),
 	FW_KEY("checkpoint-activations", "grad-ckpt", "true>full;false>", NULL, TRAINING ":2884"),
-	FW_KEY("deepspeed-activation-checkpointing", "grad-ckpt", "true>full;false>", NULL,
-	       "Megatron-DeepSpeed arguments.py"),
+	/* by whom, not whether: megatron/model/gpt_model.py asks for checkpoint_activations */
+	{"deepspeed-activation-checkpointing", .source = "Megatron-DeepSpeed initialize.py"},
 	{"recompute-method", .hook = true, .source = TRANSFORMER},
 	{"recompute-num-layers", .hook = true, .source = TRANSFORMER},
 	{"optimizer-offload-fraction", .hook = true, .source = TRAINING},

@@ -103,6 +103,19 @@ static bool of_launchers(const char *key)
 	return false;
 }
 
+/* "--fp16 $OPTIMIZER_ARGS": a switch, and behind it the variable that holds the next options. */
+static bool is_more_options(const char *value, const char *known)
+{
+	const char *name = value + (*value == '$');
+	size_t n;
+
+	if (known)
+		return !strncmp(known + strspn(known, " \t"), "--", 2);
+	name += *name == '{';
+	n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+	return *value == '$' && n > 5 && !strncmp(name + n - 5, "_ARGS", 5) && (!name[n] || !strcmp(name + n, "}"));
+}
+
 static bool add_pair(struct doc *doc, struct doc_node *root, struct doc_node *env,
 		     const struct pair *p)
 {
@@ -115,7 +128,7 @@ static bool add_pair(struct doc *doc, struct doc_node *root, struct doc_node *en
 	if (p->key[n - 1] == '=')
 		return doc_add_text(doc, env, p->key, value, p->line, 0) != NULL;
 	known = parameter(doc, env, value, 0);
-	value = known ? known : *value ? value : "true";
+	value = !*value || is_more_options(value, known) ? "true" : known ? known : value;
 	node = doc_add_value(doc, of_launchers(p->key) ? env : root, p->key + strspn(p->key, "-"), value,
 			     p->line);
 	if (node && *node->text == '$')

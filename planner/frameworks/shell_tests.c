@@ -36,6 +36,23 @@ static const char *text_of(const struct oom_shell_word *w)
 	return w->known == OOM_SHELL_UNSET ? "" : w->text;
 }
 
+/* Of what is compared: which process or node of the job this is, which the cluster says ("$NODE_RANK", "$SLURM_PROCID"), is
+ * the first. */
+static const char *compared(const struct oom_shell_word *w)
+{
+	static const char *const ends[] = {"RANK", "_PROCID", "_NODEID"};
+	const char *name = w->text + strspn(w->text, "${");
+	const size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+
+	for (size_t i = 0; w->known == OOM_SHELL_UNSET && i < sizeof(ends) / sizeof(ends[0]); i++) {
+		const size_t end = strlen(ends[i]);
+
+		if (n >= end && !strncmp(name + n - end, ends[i], end) && (!name[n] || !strcmp(name + n, "}")))
+			return "0";
+	}
+	return text_of(w);
+}
+
 static bool whole(const char *text, long *n)
 {
 	char *end;
@@ -53,10 +70,10 @@ static int compare(const struct oom_shell_word *a, const char *op, const struct 
 	if (a->known == OOM_SHELL_UNKNOWN || b->known == OOM_SHELL_UNKNOWN)
 		return -1;
 	if (!strcmp(op, "=") || !strcmp(op, "=="))
-		return shell_matches(text_of(b), text_of(a));
+		return shell_matches(compared(b), compared(a));
 	if (!strcmp(op, "!="))
-		return !shell_matches(text_of(b), text_of(a));
-	if (!whole(text_of(a), &x) || !whole(text_of(b), &y))
+		return !shell_matches(compared(b), compared(a));
+	if (!whole(compared(a), &x) || !whole(compared(b), &y))
 		return -1;
 	for (int i = 0; i < 6; i++)
 		if (!strcmp(op, words[i]))

@@ -297,6 +297,22 @@ static void finish_objective(struct fw_part *p, const char *loss)
 	fw_default(p, "objective", "sft", "the recipe");
 }
 
+/* recipes/dev/async_grpo: what the trainers do stands in a map of its own, beside what the other workers do. */
+static void finish_workers(struct fw_part *p)
+{
+	int64_t gpus;
+
+	if (!fw_key(p, "orchestration") || !fw_key(p, "training"))
+		return;
+	fw_set(p, "objective", "grpo", "orchestration", RECIPES "/dev/async_grpo_full_finetune_distributed.py");
+	if (doc_whole(fw_key(p, "orchestration.num_training_workers"), &gpus) && gpus > 0 && gpus < 100000) {
+		fw_set_whole(p, "gpus", gpus, "orchestration.num_training_workers", NULL);
+		fw_set(p, "@distributed", "true", NULL, NULL);
+		fw_set(p, "zero", "3", NULL, RECIPES "/*_distributed.py fully_shard");
+	}
+	fw_nested(p, "training", "torchtune");
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *model = fw_text(p, "model._component_"), *loss = fw_text(p, "loss._component_");
@@ -304,6 +320,7 @@ static void finish(struct fw_part *p)
 
 	finish_model(p);
 	finish_optimizer(p);
+	finish_workers(p);
 	finish_engine(p);
 	fw_default(p, "method", lora ? "lora" : "full", "the model's builder");
 	fw_default(p, "base-bits", strstr(model, "qlora") || fw_on(p, "model.quantize_base") ? "4-nf4" : "16",

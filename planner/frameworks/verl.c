@@ -207,6 +207,7 @@ static void finish_fsdp(struct fw_part *p)
 	fw_default(p, "engine", "fsdp1", ACTOR_YAML);
 	fw_default(p, "zero", "3", FSDP_ENGINE);
 	fw_default(p, "@dtype", "fp32", FSDP_ENGINE " model_dtype");
+	fw_set(p, "@keeps-dtype", "true", NULL, "verl/workers/fsdp_workers.py: shards stay in model_dtype");
 	fw_set(p, "@autocast", "bf16", NULL, FSDP_ENGINE " dtype");
 	fw_default(p, "reduce-dtype", "fp32", "verl/workers/fsdp_workers.py mixed_precision");
 	fw_default(p, "optimizer", "adamw", CONFIG "optim/fsdp.yaml: torch.optim.AdamW");

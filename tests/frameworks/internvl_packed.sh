@@ -1,0 +1,11 @@
+torchrun --nproc_per_node=4 internvl/train/internvl_chat_finetune.py \
+  --model_name_or_path ./models/Some-VL-1B \
+  --conv_style some-style \
+  --meta_path ./data/meta.json \
+  --per_device_train_batch_size 1 \
+  --gradient_accumulation_steps 6 \
+  --bf16 True \
+  --max_seq_length 4096 \
+  --use_packed_ds True \
+  --max_packed_tokens 12288 \
+  --grad_checkpoint True
