@@ -119,6 +119,7 @@ void fw_name_accelerate(struct fw_part *p, const char *key, const char *path)
 	fw_note(p, key, told);
 	fw_open(p, "zero", told);
 	fw_open(p, "offload-params", told);
+	fw_set(p, "@fsdp-unseen", "true", key, NULL);
 }
 
 /* The file's own name behind folders that are known only when it runs; "". */

@@ -228,6 +228,20 @@ static void finish_spread(struct fw_part *p)
 	fw_open(p, "gpus", "each process lays the model over its share of the cards: one process is priced");
 }
 
+/* The knob's GaLore projects to its authors' rank, in 32 bit. */
+static void finish_galore(struct fw_part *p)
+{
+	int64_t rank;
+
+	if (!fw_on(p, "use_galore"))
+		return;
+	if (doc_whole(fw_key(p, "galore_rank"), &rank) && rank != 128)
+		fw_unmodelled(p, "galore_rank", rank > 128 ? "more states than are priced, which have rank 128" :
+							     "fewer states than are priced, which have rank 128");
+	if (fw_on(p, "galore_quantization"))
+		fw_unmodelled(p, "galore_quantization", "states and weights in 8 bit: less than is priced");
+}
+
 static void finish_transformers(struct fw_part *p, bool old)
 {
 	const char *dtype = fw_fact(p, "@dtype");
@@ -257,6 +271,7 @@ static void finish_transformers(struct fw_part *p, bool old)
 		fw_set(p, "engine", "fsdp1", "fsdp_num", "TorchAcc's FSDP");
 		fw_set(p, "zero", "3", "fsdp_num", NULL);
 	}
+	finish_galore(p);
 	finish_torchacc(p);
 	finish_spread(p);
 	if (!*fw_fact(p, "engine") && gpus_of(p) == 1 && !fw_key(p, "(launcher).nproc_per_node") &&

@@ -8,6 +8,7 @@
 #define BASE "swift/arguments/base_args"
 #define TUNER "swift/arguments/tuner_args.py"
 #define MEGATRON "swift/megatron/arguments/megatron_args.py"
+#define GALORE "swift/optimizers/galore, rank 128"
 #define LISA "swift/callbacks/lisa.py"
 
 extern const struct fw_row ms_swift_rows[];

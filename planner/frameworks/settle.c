@@ -324,12 +324,21 @@ static void settle_replicas(struct fw_part *all)
 	}
 }
 
+/* Where Trainer's own checkpoints are switched off, FSDP's may be on, in the file that nobody has. */
+static void settle_unseen_fsdp(struct fw_part *all)
+{
+	if (fw_fact_is(all, "@fsdp-unseen", "true") && fw_fact_is(all, "grad-ckpt", "none"))
+		fw_open(all, "grad-ckpt", "the FSDP file that is not at hand may have fsdp_activation_checkpointing: none is taken, which "
+			"needs more");
+}
+
 void reading_settle(struct oom_reading *r)
 {
 	struct fw_part *all = r->all;
 
 	settle_optimizer(all);
 	settle_device_map(all);
+	settle_unseen_fsdp(all);
 	settle_adapters(all);
 	settle_checkpoint(all);
 	settle_age(r);
