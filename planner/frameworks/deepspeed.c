@@ -150,8 +150,9 @@ static void finish(struct fw_part *p)
 		fw_set(p, "@ds16", "bf16", fw_key(p, "bf16.enabled") ? "bf16.enabled" : "bfloat16.enabled", PRECISION);
 	else if (fw_on(p, "fp16.enabled"))
 		fw_set(p, "@ds16", "fp16", "fp16.enabled", PRECISION);
-	/* both said to be off: as loaded; where a trainer is told more, accelerate adds a section of its own */
-	if (fw_off(p, "fp16.enabled") && (fw_off(p, "bf16.enabled") || fw_off(p, "bfloat16.enabled")))
+	/* fp16 is said to be off and nothing else is on: as loaded; where a trainer is told more, accelerate adds a section of
+	 * its own */
+	if (fw_off(p, "fp16.enabled") && !*fw_fact(p, "@ds16"))
 		fw_set(p, "@ds16", "no", "fp16.enabled", PRECISION);
 	/* 0 is what some write for "no limit"; the partitioner then steps one tensor at a time */
 	if (doc_whole(fw_key(p, "zero_optimization.sub_group_size"), &size) && size > 0)

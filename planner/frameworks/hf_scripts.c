@@ -262,7 +262,7 @@ static void finish_chat(struct fw_part *p)
 void hf_objective_by_name(struct fw_part *p)
 {
 	static const char *const words[][2] = {
-		{"dpo", "dpo"}, {"kto", "kto"}, {"orpo", "orpo"}, {"simpo", "simpo"}, {"grpo", "grpo"}, {"ppo", "ppo"},
+		{"dpo", "dpo"}, {"mpo", "dpo"}, {"kto", "kto"}, {"orpo", "orpo"}, {"simpo", "simpo"}, {"grpo", "grpo"}, {"ppo", "ppo"},
 		{"reward", "reward"}, {"rm", "reward"}, {"cls", "classification"}, {"classification", "classification"},
 		{"mlm", "pretrain"}, {"glue", "classification"}};
 	for (const char *w = program_of(p); *w; w += strspn(w, "_-.")) {

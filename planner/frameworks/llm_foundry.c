@@ -93,9 +93,11 @@ static void finish(struct fw_part *p)
 		fw_set(p, "model", fw_text(p, id), id, NULL);
 	if (doc_whole(micro, &n) && n > 0)
 		fw_set_whole(p, "micro-batch", n, "device_train_microbatch_size", NULL);
-	else if (micro)
+	else if (micro) {
+		fw_withhold(p, "micro-batch");
 		fw_unmodelled(p, "device_train_microbatch_size",
 			      "Composer halves it until it fits: oomplan solve micro-batch says to what");
+	}
 	fw_default(p, "precision", fw_fact(p, "@precision"), CONFIG ":117");
 	fw_default(p, "objective", strstr(fw_text(p, "train_loader.name"), "finetuning") ? "sft" : "pretrain",
 		   "train_loader.name");
@@ -114,6 +116,8 @@ static void finish(struct fw_part *p)
 		       "composer/algorithms/low_precision_layernorm");
 	if (fw_key(p, "train_loader.dataset.packing_ratio"))
 		fw_set(p, "packing", "true", "train_loader.dataset.packing_ratio", NULL);
+	else if (fw_fact_is(p, "objective", "sft"))
+		fw_default(p, "packing", "false", "llmfoundry/data/finetuning/dataloader.py packing_ratio");
 	/* a map, be it empty, asks for torch.compile (composer/trainer/trainer.py) */
 	if (fw_key(p, "compile_config"))
 		fw_set(p, "compile", "true", "compile_config", "composer/trainer/trainer.py");

@@ -6,6 +6,9 @@
 
 #include "launch_line.h"
 
+/* So many options in variables make a script one of settings: a guess. */
+enum { FEWEST_OPTIONS = 8 };
+
 /* What the script sets and asks Slurm for, before its launch line so that this overrides it. */
 static bool add_surroundings(struct doc *doc, struct doc_node *root, const struct oom_shell *sh)
 {
@@ -102,6 +105,34 @@ static const struct args_word *unsaid_word(struct doc *doc, const struct args_wo
 	return NULL;
 }
 
+/* A script that starts nothing and is sourced by one that does: the options that it puts into its variables
+ * ("MODEL_ARGS=..."), as one line of nothing else.  To be freed; NULL: it has none, or memory is out. */
+static char *options_of_variables(const struct oom_shell *sh)
+{
+	const struct oom_shell_variable *v;
+	size_t size = 0, options = 0;
+	char *line;
+
+	for (size_t i = 0; (v = oom_shell_variable_at(sh, i)) != NULL; i++)
+		size += strlen(v->value.text) + 2;
+	line = calloc(1, size + 1);
+	for (size_t i = 0; line && (v = oom_shell_variable_at(sh, i)) != NULL; i++) {
+		const char *text = v->value.text + strspn(v->value.text, " \t\n");
+
+		if (strncmp(text, "--", 2) || !isalpha((unsigned char)text[2]))
+			continue;
+		for (const char *at = text; (at = strstr(at, "--")) != NULL; at += 2)
+			options++;
+		snprintf(line + strlen(line), size - strlen(line), "%s ", text);
+	}
+	for (char *c = line; c && *c; c++)
+		*c = *c == '\n' ? ' ' : *c;
+	if (options >= FEWEST_OPTIONS)
+		return line;
+	free(line);
+	return NULL;
+}
+
 enum oom_status doc_read_shell(struct doc *doc, const char *text, size_t size, const char *file,
 			       struct oom_error *err)
 {
@@ -118,11 +149,18 @@ enum oom_status doc_read_shell_called(struct doc *doc, const char *text, size_t 
 	enum oom_status st = oom_shell_read_called(text, size, file, called_with, n_called_with, &sh, err);
 	size_t n = 0, at;
 	uint32_t cut = 0;
-	char where[16];
+	char where[16], *alone;
 
 	if (st)
 		return st;
 	at = launch_line(sh, err, &st);
+	alone = !st && at == SIZE_MAX ? options_of_variables(sh) : NULL;
+	if (alone) {
+		oom_shell_free(sh);
+		st = doc_read_shell_called(doc, alone, strlen(alone), file, NULL, 0, err);
+		free(alone);
+		return st;
+	}
 	if (!st && at == SIZE_MAX)
 		st = oom_error_set(err, OOM_ERR_UNKNOWN,
 				   "%s: no line that starts a training program (torchrun, accelerate "
