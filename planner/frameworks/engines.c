@@ -98,7 +98,7 @@ void fw_name_accelerate(struct fw_part *p, const char *key, const char *path)
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	char told[300];
 
-	if (stage_of(name) >= 0) {
+	if (stage_of(name) >= 0 || has(name, "deepspeed")) {
 		by_name(p, key, path);
 		return;
 	}

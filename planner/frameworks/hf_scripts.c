@@ -29,6 +29,9 @@ const struct fw_row hf_script_rows[] = {
 	{"offload", .hook = true, .source = CHAT},
 	FW_KEY("lora_dim", "lora-r", NULL, NULL, CHAT),
 	FW_KEY("lora_enable", "method", "true>lora;false>full", NULL, "LLaVA train.py"),
+	FW_KEY("arch_type", "objective", "text_regression>reward;*>", NULL, LMFLOW),
+	FW_KEY("lm_model_name_or_path", "model", NULL, NULL, "DeepSpeed-VisualChat training/main.py"),
+	{"loss_type", .hook = true, .source = INTERNVL},
 	FW_KEY("disable_group_texts", "packing", "false>true;true>false", NULL, LMFLOW),
 	FW_KEY("disable_flash_attn2", "attn", "false>flash;true>sdpa", NULL, "Qwen2-VL-Finetune src/train"),
 	FW_KEY("max_completion_length", "completion-len", NULL, NULL, "trl/trainer/grpo_config.py"),
@@ -75,8 +78,9 @@ static const struct script {
 	 "objective=sft method=lora lora-r=8 lora-dropout=0.1 lora-targets=q_proj+v_proj seq-len=1024 packing=false",
 	 CHINESE},
 	/* its disable_group_texts is on: rows are cut and padded to block_size */
-	{"multistage_finetune", "dataset_path+block_size dataset_path+conversation_template",
+	{"", "use_lora+dataset_path use_qlora+dataset_path",
 	 "objective=sft lora-r=8 lora-dropout=0.1 packing=false double-quant=true", LMFLOW},
+	{"", "dataset_path+block_size dataset_path+conversation_template", "objective=sft packing=false", LMFLOW},
 	{"", "prompt_max_length+response_max_length",
 	 "objective=orpo seq-len=1024 grad-ckpt=full @dtype=bf16 @autocast=bf16 micro-batch=2 eval-batch=2 "
 	 "optimizer=paged-adamw packing=false", ORPO ", src/args.py"},
@@ -99,7 +103,7 @@ static const struct script {
 	{"", "lazy_preprocess", "objective=sft seq-len=512 packing=false", "FastChat, LLaVA train.py"},
 	/* whose data_path the scripts that descend from it have kept */
 	{"", "data_path+model_name_or_path", "objective=sft seq-len=512 packing=false", "stanford_alpaca train.py model_max_length"},
-	{"run_glue run_classification", "task_name+max_seq_length", "objective=classification task=seq-cls seq-len=128 packing=false",
+	{"run_glue run_classification", "task_name+max_seq_length task_name+max_length", "objective=classification task=seq-cls seq-len=128 packing=false",
 	 "transformers run_glue.py DataTrainingArguments"},
 	{"run_summarization run_summarization_no_trainer run_translation run_translation_no_trainer", "",
 	 "objective=sft seq-len=1024 tgt-len=128 packing=false",
@@ -226,6 +230,9 @@ static void finish_internvl(struct fw_part *p)
 	/* rows of several samples, whatever a sample may have (train/dataset_packed.py) */
 	if (fw_on(p, "use_packed_ds") && doc_whole(fw_key(p, "max_packed_tokens"), &tokens) && tokens > 0 && tokens < 100000000)
 		fw_set_whole(p, "seq-len", tokens, "max_packed_tokens", INTERNVL);
+	/* its losses are of pairs, or of one answer alone beside them (train/trainer_dpo.py) */
+	if (*fw_text(p, "loss_type"))
+		fw_set(p, "objective", "dpo", "loss_type", INTERNVL);
 	if (doc_whole(fw_key(p, "use_llm_lora"), &rank) && rank > 0) {
 		fw_set(p, "method", "lora", "use_llm_lora", NULL);
 		fw_set_whole(p, "lora-r", rank, "use_llm_lora", NULL);

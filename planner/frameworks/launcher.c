@@ -26,6 +26,8 @@ static const struct fw_row rows[] = {
 	{"gres", .hook = true, .source = "sbatch(1)"},
 	{"nodes", .hook = true, .source = "sbatch(1)"},
 	{"N", .hook = true, .source = "sbatch(1)"},
+	{"ntasks", .hook = true, .source = "srun(1)"},
+	{"ntasks-per-node", .hook = true, .source = "srun(1)"},
 	{"n", .hook = true, .source = "composer/cli/launcher.py"},
 	{"CUDA_VISIBLE_DEVICES=", .hook = true},
 	{"ASCEND_RT_VISIBLE_DEVICES=", .hook = true},
@@ -135,6 +137,18 @@ static bool withhold(struct fw_part *p, const char *const *keys)
 	return false;
 }
 
+/* Slurm starts a task for each card where there are several on a machine: then tasks say how many machines there are.
+ * *each becomes the tasks of one. */
+static int64_t machines_of_tasks(const struct fw_part *p, int64_t *each)
+{
+	static const char *const all_keys[] = {"ntasks", NULL}, *const node_keys[] = {"ntasks-per-node", NULL};
+	const char *key;
+	const int64_t all = whole(p, all_keys, &key), of_node = whole(p, node_keys, &key);
+
+	*each = all > 1 && of_node > 1 && all % of_node == 0 ? of_node : 0;
+	return *each ? all / of_node : 0;
+}
+
 static void finish_gpus(struct fw_part *p)
 {
 	static const char *const node_keys[] = {"nnodes", "num_machines", "num_nodes", "nodes", "N",
@@ -145,8 +159,12 @@ static void finish_gpus(struct fw_part *p)
 	static const char *const short_keys[] = {"n", NULL};
 	static const char *const all_keys[] = {"num_processes", NULL};
 	const char *node_key = NULL, *key = NULL, *visible = "CUDA_VISIBLE_DEVICES=";
-	int64_t nodes = whole(p, node_keys, &node_key), each, all = whole(p, all_keys, &key);
+	int64_t nodes = whole(p, node_keys, &node_key), each, all = whole(p, all_keys, &key), tasks = 0;
 
+	if (!nodes) {
+		nodes = machines_of_tasks(p, &tasks);
+		node_key = "ntasks";
+	}
 	if (nodes)
 		fw_set_whole(p, "nodes", nodes, node_key, NULL);
 	else if (withhold(p, node_keys))
@@ -164,6 +182,8 @@ static void finish_gpus(struct fw_part *p)
 		key = "gpus-per-node";
 	if (!each && (each = after_colon(fw_text(p, "gres"))) > 0)
 		key = "gres";
+	if (!each && (each = tasks) > 0)
+		key = "ntasks-per-node";
 	if (!each) {
 		if (!*fw_text(p, visible))
 			visible = "ASCEND_RT_VISIBLE_DEVICES=";

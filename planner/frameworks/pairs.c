@@ -95,7 +95,7 @@ static bool of_launchers(const char *key)
 		"num_machines", "machine_rank", "main_process_ip", "main_process_port", "num_gpus",
 		"config_file", "mixed_precision", "use_deepspeed", "deepspeed_config_file", "use_fsdp",
 		"num_cpu_threads_per_process", "deepspeed_multinode_launcher", "dynamo_backend", "nodes",
-		"gres", "gpus-per-node", "gpus_per_node"};
+		"gres", "gpus-per-node", "gpus_per_node", "ntasks", "ntasks-per-node"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strcmp(key + strspn(key, "-"), names[i]))

@@ -207,7 +207,7 @@ const struct framework framework_trl = {
 		 "per_device_train_batch_size+max_seq_length @objective",
 	/* the second line: keys of scripts that hf_scripts.c has */
 	.never = "zero_optimization finetuning_type cutoff_len block_size micro_batch_size sequence_len "
-		 "load_in_kbits dataset_config_name conv_style lazy_preprocess source_max_len margin_scale template_name train_mode",
+		 "load_in_kbits dataset_config_name conv_style lazy_preprocess source_max_len margin_scale template_name train_mode task_name",
 	.own_scripts = true,
 	.rows = lists,
 	.idle = idles,
