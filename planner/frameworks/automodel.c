@@ -47,6 +47,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("dataset.seq_len", "seq-len", NULL, NULL, "nemo_automodel/components/datasets"),
 	FW_KEY("dataset.seq_length", "seq-len", NULL, NULL, "nemo_automodel/components/datasets"),
 	FW_KEY("dataset.max_length", "seq-len", NULL, NULL, "nemo_automodel/components/datasets"),
+	FW_KEY("dataloader.collate_fn.max_length", "seq-len", NULL, NULL, "nemo_automodel/components/datasets/vlm/collate_fns.py"),
 	{"peft._target_", .hook = true, .source = PEFT},
 	FW_KEY("peft.dim", "lora-r", NULL, NULL, PEFT),
 	FW_KEY("peft.dropout", "lora-dropout", NULL, NULL, PEFT),

@@ -309,6 +309,20 @@ static void finish_optimizer(struct fw_part *p)
 			"adamw_torch, which needs more at the step");
 }
 
+/* What a script hands to LoraConfig where its command says nothing, its own options say. */
+static void finish_adapters(struct fw_part *p)
+{
+	static const char *const knobs[][2] = {{"lora-r", "8"}, {"lora-dropout", "0"}};
+
+	for (size_t i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++) {
+		if (*fw_fact(p, knobs[i][0]))
+			continue;
+		fw_default(p, knobs[i][0], knobs[i][1], "peft LoraConfig");
+		if (!fw_fact_is(p, "@known-script", "true") && !fw_script_read(p))
+			fw_open(p, knobs[i][0], "the script may have a default of its own: PEFT's is taken");
+	}
+}
+
 static void finish(struct fw_part *p)
 {
 	hf_script(p);
@@ -323,10 +337,8 @@ static void finish(struct fw_part *p)
 		return;
 	/* transformers 4 loads fp32 where nothing is said, 5 what config.json says */
 	fw_default(p, "@dtype", "fp32", "transformers 4 from_pretrained");
-	if (fw_fact_is(p, "method", "lora")) {
-		fw_default(p, "lora-r", "8", "peft LoraConfig");
-		fw_default(p, "lora-dropout", "0", "peft LoraConfig");
-	}
+	if (fw_fact_is(p, "method", "lora"))
+		finish_adapters(p);
 }
 
 static const struct fw_row *const lists[] = {hf_training_rows, hf_model_rows, hf_script_rows, NULL};

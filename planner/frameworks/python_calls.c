@@ -180,6 +180,25 @@ static void finish_peft(struct fw_part *p)
 	}
 }
 
+/* TRL's ModelConfig, of which a script takes the model's name and the adapters. */
+static void finish_model_config(struct fw_part *p)
+{
+	static const char class[] = "ModelConfig", source[] = "trl/trainer/model_config.py";
+
+	if (!fw_key(p, class))
+		return;
+	if (!*fw_fact(p, "model"))
+		python_take(p, "model", class, "", "model_name_or_path");
+	if (!fw_on(p, "ModelConfig.use_peft") || fw_fact_is(p, "method", "lora"))
+		return;
+	fw_set(p, "method", "lora", "ModelConfig.use_peft", NULL);
+	python_take(p, "lora-r", class, "", "lora_r");
+	python_take(p, "lora-targets", class, "", "lora_target_modules");
+	python_take(p, "lora-dropout", class, "", "lora_dropout");
+	fw_default(p, "lora-r", "16", source);
+	fw_default(p, "lora-dropout", "0.05", source);
+}
+
 /* transformers keeps 8-bit states of embeddings in fp32; adapters leave no embeddings to train. */
 static void finish_optimizer(struct fw_part *p)
 {
@@ -242,6 +261,7 @@ static void finish(struct fw_part *p)
 	}
 	if (!unsloth)
 		finish_peft(p);
+	finish_model_config(p);
 	python_named(p);
 	finish_optimizer(p);
 	/* trainers of TRL before 0.9 took it themselves */
@@ -271,7 +291,7 @@ static const struct fw_row rows[] = {
 	LOADER("AutoModelForVision2Seq"), LOADER("AutoModel"),
 	LOADER("AutoModelForTokenClassification"), LOADER("AutoLigerKernelForCausalLM"),
 	LOADER("LlamaForCausalLM"),
-	CALL("BitsAndBytesConfig"), CALL("LoraConfig"), TRAINER("SFTTrainer"), TRAINER("DPOTrainer"), TRAINER("ORPOTrainer"),
+	CALL("BitsAndBytesConfig"), CALL("LoraConfig"), CALL("ModelConfig"), TRAINER("SFTTrainer"), TRAINER("DPOTrainer"), TRAINER("ORPOTrainer"),
 	TRAINER("KTOTrainer"), TRAINER("CPOTrainer"),
 	CALL("prepare_model_for_kbit_training"),
 	{.key = NULL},
