@@ -17,10 +17,14 @@
  * Counted in TransformerEngine's modules, estimated where a module chooses. */
 enum { DENSE_FWD = 18, DENSE_BWD = 26, EXPERTS_FWD = 46, EXPERTS_BWD = 60 };
 
-/* Products of experts run grouped, over tokens that are sorted to them: about half as fast as one product of as many
- * multiplications (fitted with Blackwell's shares to SimuMax's and half of Megatron-Bridge's rows, and held on the
- * other half: models/step/time/README.md). */
+/* Products of experts run over tokens that are sorted to them, on ranks that get unlike numbers of them: about half as
+ * fast as one product of as many multiplications where experts are narrow and grouped (fitted with Blackwell's shares to
+ * SimuMax's and half of Megatron-Bridge's rows, whose experts are 1,536 to 2,048 wide, and held on the other half:
+ * models/step/time/README.md), 0.77 as fast where they are wide (Grok-1's 32,768 on 64 to 2,048 H100s, in bf16: NVIDIA's
+ * dgxc-benchmarking, grok1/README_314b.md, 1.3; held on four and two of them a rank, and on Mixtral's 14,336 and 16,384). */
 #define GROUPED 2.0
+#define WIDE_EXPERTS 1.3
+#define NARROW 1536.0
 
 /* Bytes of a score in 16 bit that go through memory without a fused kernel (megatron/core/fusions/fused_softmax.py,
  * transformer/dot_product_attention.py): the product writes 2, the softmax reads and writes 2 each, dropout too, and a
@@ -88,6 +92,15 @@ static void mlp(const struct oom_megatron *m, double f, double times, double t, 
 	k->streamed += times * (2 * h + (2 * wide + 2 * f) / t);
 }
 
+/* By how much longer experts take than one product; one of them per rank is not grouped. */
+static double unlike(const struct oom_megatron *m)
+{
+	const double narrow = NARROW / (double)m->moe_ffn;
+
+	return m->experts > m->ep ? WIDE_EXPERTS + (GROUPED - WIDE_EXPERTS) * (narrow < 1 ? narrow : 1) :
+				    WIDE_EXPERTS;
+}
+
 static void experts(const struct oom_megatron *m, struct token *k)
 {
 	const double h = (double)m->hidden, topk = (double)m->moe_topk,
@@ -100,9 +113,7 @@ static void experts(const struct oom_megatron *m, struct token *k)
 	/* with tensor parallelism outside of the experts every rank sends its part of the tokens */
 	rated = k->rated;
 	mlp(m, (double)m->moe_ffn, share, 1, k);
-	/* one expert per rank is a product as any other */
-	if (m->experts > m->ep)
-		k->rated = rated + GROUPED * (k->rated - rated);
+	k->rated = rated + unlike(m) * (k->rated - rated);
 	k->streamed += share * 8 * h;           /* permuted and put back, each read and written */
 }
 
