@@ -62,6 +62,10 @@ struct oom_map oom_batch_norm(struct oom_tape *t, const char *name, struct oom_m
 	oom_buffer(t, m.c, (enum oom_dtype)p.dt);
 	oom_buffer(t, m.c, (enum oom_dtype)p.dt);
 	oom_buffer(t, 1, OOM_I64);
+	/* a batch's mean and variance are sums over all of it (cudnnBatchNormalizationForwardTraining, and its
+	 * Backward, which sums the gradient with and without the input) */
+	if (t->train)
+		oom_tape_twice(t, m.x);
 	return norm(t, "native_batch_norm", name, m, m.x, OOM_MONO_ONE, t->train ? m.c : 0, dt);
 }
 

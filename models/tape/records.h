@@ -285,6 +285,7 @@ struct oom_tally {
 	/* their inner sizes, summed over calls: of the forward pass, and of inputs' gradients */
 	double depth[2];
 	double weights_read;            /* bytes, by products */
+	double twice[OOM_MAX_MONOS];    /* bytes that a kernel of the forward pass reads a second time */
 	double unpacked;                /* elements of 4-bit weights made whole */
 };
 /* What a training step asks of a card, as sums over monomials, made when it is recorded

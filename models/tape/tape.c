@@ -116,6 +116,11 @@ static void count(struct oom_tape *t, uint16_t mono, double flops, double tiles,
 	t->sums->tally.rated[dt == OOM_F32 || dt == OOM_F64][mono] += flops * tiles * t->mult;
 }
 
+void oom_tape_twice(struct oom_tape *t, struct oom_val x)
+{
+	t->sums->tally.twice[x.mono] += (double)x.width * oom_dtype_bytes((enum oom_dtype)x.dt) * t->mult;
+}
+
 void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt)
 {
 	count(t, mono, flops, 1, dt);

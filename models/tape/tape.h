@@ -218,6 +218,9 @@ double oom_product_tiles(uint64_t in, uint64_t out, enum oom_dtype dt);
 void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out);
 /* The same where the caller knows how much it is: a convolution. */
 void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt);
+/* A kernel of the forward pass reads x a second time, as one does that needs sums over all of it first; its backward
+ * reads x and the gradient so. */
+void oom_tape_twice(struct oom_tape *t, struct oom_val x);
 /* Empties the tape, keeping its memory. */
 void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struct oom_plan *plan);
 void oom_tape_release(struct oom_tape *t);

@@ -169,13 +169,37 @@ static void window_attention(void **state)
 	assert_int_equal(got.params, 6 * (H * H + H));
 }
 
+static double again;
+
+static struct oom_val normed(struct oom_tape *t, struct oom_val x)
+{
+	const struct oom_map m = image(t, x);
+	const uint16_t mono = m.x.mono;
+	const struct oom_map y = oom_batch_norm(t, "norm", m);
+
+	again = t->sums->tally.twice[mono];
+	return y.x;
+}
+
+/* A batch norm reads its map twice, for the sums and to use them: 2 x 32 x 32 elements of each image in the batch's
+ * type; a group norm, whose groups a block of threads keeps, does not. */
+static void read_twice(void **state)
+{
+	(void)state;
+	block_begin();
+	block_run(normed, "precision=fp32");
+	assert_true(again == C * SIDE * SIDE * 4.0);
+	block_run(normed, "precision=bf16");
+	assert_true(again == C * SIDE * SIDE * 2.0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(patch_embedding), cmocka_unit_test(convolution_norm_activation),
 		cmocka_unit_test(depthwise_convolution), cmocka_unit_test(max_pool),
 		cmocka_unit_test(group_norm), cmocka_unit_test(attention_written_out),
-		cmocka_unit_test(window_attention),
+		cmocka_unit_test(window_attention), cmocka_unit_test(read_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

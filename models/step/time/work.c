@@ -74,8 +74,10 @@ void oom_work_backward(struct oom_tape *t)
 
 	w->pass[1] = t->sums->tally;
 	add(&w->pass[1], &t->sums->alone, 1);
-	for (size_t i = 0; i < t->n_monos; i++)
+	for (size_t i = 0; i < t->n_monos; i++) {
 		t->sums->flops_again[i] = w->pass[1].flops[i] + w->pass[1].attn[i] - t->sums->flops_fwd[i];
+		w->bytes[i] += w->pass[1].twice[i] + 2 * w->pass[0].twice[i];
+	}
 	/* the forward's weights are read, and made whole, for their inputs' gradients too */
 	w->bytes[OOM_MONO_ONE] += t->sums->tally.weights_read + w->pass[0].weights_read;
 	count_births(t, &t->streams[OOM_STREAM_FWD], w);
