@@ -24,10 +24,12 @@
 /* A list of operations over all tensors reads and writes them about three times as often as one fused
  * kernel (torch/optim/adam.py _multi_tensor_adam: lerp, mul, addcmul, sqrt, div, add, addcdiv). */
 #define LISTS 3.0
-/* States kept in blocks with a scale each are looked up, and the nearest of 256 values is searched, on the units of fp32:
- * an update of 1 billion parameters takes 47 ms on a V100, of 15.7 fp32 Tflop/s, where its bytes take 22 (Dettmers et al.
- * 2021, arXiv:2110.02861, table 5: Adam). */
-#define BLOCKWISE 630.0                 /* fp32 operations per parameter, at 0.85 of the units */
+/* States kept in blocks with a scale each are looked up, and the nearest of 256 values is searched: a unit of the card walks
+ * through one block after another, and waits for its sums and look-ups more than it computes.  An update of 1 billion
+ * parameters takes 47 ms on a V100 of 80 units, where its bytes take 22 (Dettmers et al. 2021, arXiv:2110.02861, table 5:
+ * Adam), and 31 to 34 ms on an H100 of 132, where they take 4 (bitsandbytes 0.50, 1.2 and 8 billion in bf16); by rates of
+ * fp32, of which the H100 has four times as much, one of the two would be off by 2.6. */
+#define BLOCKWISE 3.8e-9                /* seconds of a unit per parameter */
 /* torch's fused CPU Adam is bound by host memory: weights and states there and back and the gradient, 28 bytes per
  * parameter where two states and they are fp32 and half of that where an engine keeps no fp32 copy of 16-bit weights, at
  * about 100 GB/s of a node (torchtune, README.md: Llama-3.1-70B).  An engine's own may reach less (../engines.c). */
@@ -73,6 +75,7 @@ struct step {
 	struct oom_speed speed;
 	double times;                   /* micro-steps */
 	double in_node, on_board;       /* GPUs of an NVLink domain, a node where it is none; of a machine */
+	double room;                    /* bytes of the card that the peak leaves */
 	double *part;
 };
 
@@ -283,10 +286,16 @@ static void update(struct step *s)
 	const struct oom_engine *engine = oom_engine_of(p);
 	const double D = (double)(oom_plan_data_parallel(p) * p->cp), share = p->zero_stage ? D : 1,
 		     trained = (double)e->trainable_params / (double)(p->tp * p->pp),
+		     /* what is updated is an fp32 copy, or the weights as they are kept */
+		     width = engine->fp32_master || oom_engine_core_layers(p) || !e->total_params ?
+				     4 :
+				     (double)e->param_bytes / (double)e->total_params,
 		     /* read and written: states, weights; gradients are read, and cleared */
-		     bytes = 2 * ((double)e->opt_bytes + trained * 4 + (double)e->grad_bytes) / share,
+		     bytes = 2 * ((double)e->opt_bytes + trained * width + (double)e->grad_bytes) / share,
 		     moved = bytes * (o->lists && !engine->fused_update ? LISTS : 1) / s->speed.memory,
-		     searched = oom_optimizer_in_blocks(o) ? BLOCKWISE * trained / share / s->speed.fp32 : 0,
+		     searched = oom_optimizer_in_blocks(o) && s->speed.of->units > 0 ?
+					BLOCKWISE * trained / share / s->speed.of->units :
+					0,
 		     on_card = hidden(moved, searched),
 		     /* norms of the gradients, before */
 		     clip = (double)e->grad_bytes / share / s->speed.memory,
@@ -303,8 +312,11 @@ static void update(struct step *s)
 		host += 2 * (double)e->nvme_bytes / DISK;
 	} else {
 		s->part[OOM_TIME_OPTIMIZER] = on_card + clip;
-		/* paged states come and go where the card is full; half of the time, estimated */
-		host += (double)e->host_pageable_bytes / s->speed.pcie;
+		/* paged states are prefetched to the card (bitsandbytes/optim/optimizer.py prefetch_state) and stay where it
+		 * has room: 1.2 billion in 8 bits take 5 ms more than unpaged ones on an H100 that they do not fill.  Where it
+		 * is full they come and go; half of the time, estimated */
+		if ((double)e->host_pageable_bytes > s->room)
+			host += (double)e->host_pageable_bytes / s->speed.pcie;
 	}
 	if (p->offload_params != OOM_OFFLOAD_NONE)
 		host += 2 * (double)e->param_bytes * (autocasts(p) ? 0.5 : 1) / share * s->times /
@@ -330,7 +342,8 @@ struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const stru
 	};
 	struct oom_step_time t = {0};
 	const double board = (double)p->gpus / (double)(p->nodes > 0 ? p->nodes : 1);
-	struct step s = {p, e, &e->work, {0}, (double)p->grad_accum, domain(p, gpu, board), board, t.part_s};
+	struct step s = {p, e, &e->work, {0}, (double)p->grad_accum, domain(p, gpu, board), board,
+			 gpu ? (double)gpu->capacity_bytes - (double)e->overall_peak : 0, t.part_s};
 	double bound[OOM_BOUND_COUNT] = {0}, computing, factor;
 
 	oom_speed_as(c, gpu, p, &s.speed);
