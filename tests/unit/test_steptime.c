@@ -322,6 +322,12 @@ static void intervals(void **state)
 	e.offloaded_bytes = 100000000000;
 	e.work.product_flops = 1;
 	assert_true(factor(&p, &e, &a100) > 1.5);
+	/* what launching takes, where it is as long as the card's own time (a second each) and little of it shows: it moves
+	 * the step by a half of what it is off by, 0.7 as a logarithm, beside the scatter of rows and of the class */
+	memset(&e, 0, sizeof(e));
+	e.work.product_flops = oom_card_class(&a100)->products * 300e12;
+	e.work.launches = 1e6 / oom_card_class(&a100)->python_us;
+	assert_true(fabs(log(factor(&p, &e, &a100)) - sqrt(0.19 * 0.19 + 0.12 * 0.12 + 0.35 * 0.35)) < 1e-6);
 }
 
 /* ---- work ---- */

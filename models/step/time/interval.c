@@ -48,6 +48,18 @@ static double guess(const struct oom_plan *p, const struct oom_gpu *gpu, enum oo
 	}
 }
 
+/* How far the step moves with what launching takes.  The card's own time c and launching's l are joined as
+ * (c^4 + l^4)^(1/4) (steptime.c), so that l moves it by l^4 / (c^4 + l^4), which is much where both are alike and little
+ * of l shows. */
+static double launched(const double part[OOM_TIME_PART_COUNT], double total)
+{
+	const double card = part[OOM_TIME_PRODUCTS] + part[OOM_TIME_ATTENTION] + part[OOM_TIME_TRAFFIC] +
+			    part[OOM_TIME_UNPACKING],
+		     both = card + part[OOM_TIME_LAUNCHES], r = both > 0 ? card / both : 1;
+
+	return (1 - r * r * r * r) * both / total;
+}
+
 double oom_time_spread(const struct oom_card_class *c, const struct oom_plan *p, const struct oom_gpu *gpu,
 		       const double part[OOM_TIME_PART_COUNT], double total)
 {
@@ -57,7 +69,8 @@ double oom_time_spread(const struct oom_card_class *c, const struct oom_plan *p,
 	if (p->nodes > 1)
 		sum += OVER_NODES * OVER_NODES;
 	for (int i = 0; i < OOM_TIME_PART_COUNT && total > 0; i++) {
-		const double u = guess(p, gpu, (enum oom_time_part)i) * part[i] / total;
+		const double share = i == OOM_TIME_LAUNCHES ? launched(part, total) : part[i] / total,
+			     u = guess(p, gpu, (enum oom_time_part)i) * share;
 
 		sum += u * u;
 	}
