@@ -93,7 +93,7 @@ static bool limits(const struct score *s, double pairs, double median_effect)
 /* Rows of sources that the fit did not see. */
 static bool cross_limits(const struct score *s, double pairs, double median_effect)
 {
-	return (int)hold("cross: median", s->median, 0.95, 1.05) & (int)hold("cross: within 1.25", s->nearer, 0.86, 1) &
+	return (int)hold("cross: median", s->median, 0.95, 1.05) & (int)hold("cross: within 1.25", s->nearer, 0.85, 1) &
 	       (int)hold("cross: within 1.5", s->near, 0.95, 1) & (int)hold("cross: interval", s->held, 0.85, 1) &
 	       (int)hold("cross: pairs", pairs, 0.85, 1) & (int)hold("cross: effects", median_effect, 0, 0.06);
 }

@@ -14,7 +14,7 @@ static void copy(char *to, size_t size, const char *from)
 	snprintf(to, size, "%.*s", (int)size - 1, from);
 }
 
-/* "model_type=llama;hidden_size=4096": a config.json. */
+/* "model_type=llama;hidden_size=4096;depths=[3,4]": a config.json. */
 static void config_of(const char *shape, char *json, size_t size)
 {
 	size_t n = (size_t)snprintf(json, size, "{");
@@ -23,7 +23,7 @@ static void config_of(const char *shape, char *json, size_t size)
 		const size_t key = strcspn(shape, "="), len = strcspn(shape, ";");
 		const char *value = shape + key + 1;
 		const int width = (int)(len - key - 1);
-		const bool bare = strspn(value, "-.0123456789") == (size_t)width ||
+		const bool bare = *value == '[' || strspn(value, "-.0123456789") == (size_t)width ||
 				  !strncmp(value, "true", 4) || !strncmp(value, "false", 5);
 
 		n += (size_t)snprintf(json + n, size - n, "%s\"%.*s\": %s%.*s%s", n > 1 ? ", " : "",
@@ -114,7 +114,8 @@ enum oom_status take(void *ctx, const struct oom_csv_row *csv, struct oom_error 
 void predict(struct row *r)
 {
 	const struct oom_step_time t = oom_step_time_as(&all.cls[r->cls], &r->plan, &r->eval, &r->gpu);
-	const double tokens = t.samples_per_s * (double)r->plan.seq_len;
+	/* of images the table says how many */
+	const double tokens = t.samples_per_s * (double)(r->plan.seq_len > 0 ? r->plan.seq_len : 1);
 
 	r->predicted = tokens;
 	r->low = tokens * t.total_s / t.high_s;

@@ -148,7 +148,7 @@ static void megatron(void **state)
 	assert_true(two.work.pipeline_bytes == 2 * n * h * 2);
 }
 
-/* Products of several experts are grouped; one expert per rank is a product as any other. */
+/* Products of several experts are grouped, and take longer than one expert's per rank does. */
 static void experts_alone(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -164,7 +164,7 @@ static void experts_alone(void **state)
 	p.ep = 4;
 	price_model("Mixtral-8x7B", &p, &grouped);
 	assert_true(fabs(alone.work.model_flops / grouped.work.model_flops - 1) < 1e-9);
-	assert_true(alone.work.product_flops < 0.6 * grouped.work.product_flops);
+	assert_true(alone.work.product_flops < 0.98 * grouped.work.product_flops);
 }
 
 /* Every part has its row, said in full, and the rows add up to the step. */
