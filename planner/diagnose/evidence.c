@@ -184,10 +184,9 @@ static void tokens(const struct oom_crash *c, struct oom_crash_answer *a)
 		 c->vocabulary, rows, each);
 }
 
-void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a)
+/* The likeliest cause's own evidence, what asked, and the line of the user's that led to it. */
+static void what_asked(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
-	const double gib = 1073741824.0, tried = (double)c->bytes[OOM_CRASH_TRIED],
-		     idle = (double)c->bytes[OOM_CRASH_RESERVED_UNALLOCATED];
 	const size_t size = sizeof(a->evidence[0]);
 	char *out;
 
@@ -197,43 +196,74 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 		snprintf(out, size, "it was asked for by %s", oom_part_of(c)->noun);
 	if (*c->own_line && cause != OOM_CAUSE_NOT_OOM && cause != OOM_CAUSE_OTHER_PROCESS && (out = evidence_slot(a)))
 		snprintf(out, size, "the line that led to it: %s", c->own_line);
-	weights(c, work, cause, a);
-	first_dimension(c, a);
-	of_request(c, cause, a);
-	tokens(c, a);
-	outside(c, cause, a);
-	listed_others(c, cause, a);
-	if (cause == OOM_CAUSE_HOST_RAM && c->known[OOM_CRASH_FREE] && (double)c->bytes[OOM_CRASH_FREE] * 2 < tried && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY) &&
+}
+
+static void beyond_host(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double tried = (double)c->bytes[OOM_CRASH_TRIED], left = (double)c->bytes[OOM_CRASH_FREE];
+	char *out;
+
+	if (cause == OOM_CAUSE_HOST_RAM && c->known[OOM_CRASH_FREE] && left * 2 < tried && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY) &&
 	    c->bytes[OOM_CRASH_FREE] && (out = evidence_slot(a)))
-		snprintf(out, size, "%.1f times what there is: a smaller context or batch does not make up for it, a smaller or quantised model might",
-			 tried / (double)c->bytes[OOM_CRASH_FREE]);
+		snprintf(out, sizeof(a->evidence[0]), "%.1f times what there is: a smaller context or batch does not make up for it, a smaller or quantised model might",
+			 tried / left);
+}
+
+/* What lies on a device beside PyTorch's tensors: a Mac's other buffers, a small card's context. */
+static void beside_tensors(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL];
+	const size_t size = sizeof(a->evidence[0]);
+	char *out;
+
 	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && c->bytes[OOM_CRASH_OTHER] > c->bytes[OOM_CRASH_ALLOCATED] &&
 	    (out = evidence_slot(a)))
 		snprintf(out, size, "%.2f GiB of it are other allocations of this process on Metal, not PyTorch's tensors: "
 			 "buffers of kernels and of other libraries", (double)c->bytes[OOM_CRASH_OTHER] / gib);
-	if (oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_RESERVED_TOTAL] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_TOTAL] < (uint64_t)4 << 30 &&
-	    outside_cache(c) > (double)c->bytes[OOM_CRASH_TOTAL] / 4 && (out = evidence_slot(a)))
+	if (oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_RESERVED_TOTAL] && c->known[OOM_CRASH_FREE] && total < 4 * gib &&
+	    outside_cache(c) > (double)(c->bytes[OOM_CRASH_TOTAL] / 4) && (out = evidence_slot(a)))
 		snprintf(out, size, "%.2f of the card's %.2f GiB are neither free nor in PyTorch's cache: the CUDA context takes some 0.3 to 0.5 GiB, the rest are "
-			 "other programs, such as a desktop", outside_cache(c) / gib, (double)c->bytes[OOM_CRASH_TOTAL] / gib);
-	already(set, a);
-	tried_in_vain(c, a);
-	if (cause == OOM_CAUSE_TOO_LARGE && c->known[OOM_CRASH_RESERVED_UNALLOCATED] &&
-	    idle + (double)c->bytes[OOM_CRASH_FREE] < tried &&
+			 "other programs, such as a desktop", outside_cache(c) / gib, total / gib);
+}
+
+/* Whether what is reserved and idle could be had by settings of the allocator. */
+static void idle(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, tried = (double)c->bytes[OOM_CRASH_TRIED], stranded = (double)c->bytes[OOM_CRASH_RESERVED_UNALLOCATED];
+	const size_t size = sizeof(a->evidence[0]);
+	char *out;
+
+	if (cause == OOM_CAUSE_TOO_LARGE && c->known[OOM_CRASH_RESERVED_UNALLOCATED] && stranded + (double)c->bytes[OOM_CRASH_FREE] < tried &&
 	    (out = evidence_slot(a)))
 		snprintf(out, size, "only %.2f GiB are reserved and unallocated: allocator settings (expandable_segments) will not "
-			 "make room for it", idle / gib);
+			 "make room for it", stranded / gib);
 	if (cause == OOM_CAUSE_FRAGMENTATION && c->bytes[OOM_CRASH_PRIVATE_POOL] > c->bytes[OOM_CRASH_TRIED] &&
 	    (out = evidence_slot(a)))
 		snprintf(out, size, "%.2f GiB lie in the private pools of CUDA graphs: what is idle there cannot be used by others",
 			 (double)c->bytes[OOM_CRASH_PRIVATE_POOL] / gib);
-	if (c->smi.total && (out = evidence_slot(a))) {
-		const int n = snprintf(out, size, "nvidia-smi in the log: %.2f of %.2f GiB in use", (double)c->smi.used / gib,
-				       (double)c->smi.total / gib);
+}
 
-		if (c->smi.pid > 0 && n > 0 && (size_t)n < size)
-			snprintf(out + n, size - (size_t)n, ", %.2f GiB by process %" PRId64 " (%s)",
-				 (double)c->smi.process_bytes / gib, c->smi.pid, c->smi.name);
-	}
+static void smi(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0;
+	const size_t size = sizeof(a->evidence[0]);
+	char *const out = c->smi.total ? evidence_slot(a) : NULL;
+	int n;
+
+	if (!out)
+		return;
+	n = snprintf(out, size, "nvidia-smi in the log: %.2f of %.2f GiB in use", (double)c->smi.used / gib, (double)c->smi.total / gib);
+	if (c->smi.pid > 0 && n > 0 && (size_t)n < size)
+		snprintf(out + n, size - (size_t)n, ", %.2f GiB by process %" PRId64 " (%s)", (double)c->smi.process_bytes / gib, c->smi.pid, c->smi.name);
+}
+
+/* What the log itself says beside the message. */
+static void from_log(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const size_t size = sizeof(a->evidence[0]);
+	char *out;
+
+	smi(c, a);
 	if (*c->budget && (out = evidence_slot(a)))
 		snprintf(out, size, "%s", c->budget);
 	if (*c->went_on && (out = evidence_slot(a)))
@@ -242,11 +272,37 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 		snprintf(out, size, "what the compiler laid out for the program: %s", c->program_total);
 	if (*c->largest && (out = evidence_slot(a)))
 		snprintf(out, size, "the largest buffer of the program: %s", c->largest);
-	if (cause == OOM_CAUSE_HOST_RAM && oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] &&
-	    tried < gib / 4 && (out = evidence_slot(a)))
+}
+
+static void in_host(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, tried = (double)c->bytes[OOM_CRASH_TRIED];
+	const size_t size = sizeof(a->evidence[0]);
+	char *out;
+
+	if (cause != OOM_CAUSE_HOST_RAM)
+		return;
+	if (oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] && tried < gib / 4 && (out = evidence_slot(a)))
 		snprintf(out, size, "the array itself is small: the host is full of what was kept before it (frames, batches, results in lists)");
-	if (cause == OOM_CAUSE_HOST_RAM && c->host_states && c->host_states < (uint64_t)1 << 44 &&
-	    (out = evidence_slot(a)))
+	if (c->host_states && c->host_states < (uint64_t)1 << 44 && (out = evidence_slot(a)))
 		snprintf(out, size, "%" PRIu64 " parameters x 12 bytes (fp32 weights and Adam's two moments) = %.1f GB of states a rank "
 			 "makes in host memory", c->host_states, (double)c->host_states * 12 / 1e9);
+}
+
+void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a)
+{
+	what_asked(c, cause, a);
+	weights(c, work, cause, a);
+	first_dimension(c, a);
+	of_request(c, cause, a);
+	tokens(c, a);
+	outside(c, cause, a);
+	listed_others(c, cause, a);
+	beyond_host(c, cause, a);
+	beside_tensors(c, a);
+	already(set, a);
+	tried_in_vain(c, a);
+	idle(c, cause, a);
+	from_log(c, a);
+	in_host(c, cause, a);
 }

@@ -224,13 +224,9 @@ static bool draws_many(const struct oom_crash *c)
 	return p[-1] != ']' && ((*p >= '2' && *p <= '9') || (*p == '1' && p[1] >= '0' && p[1] <= '9'));
 }
 
-const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work,
-				   enum oom_cause cause)
+/* What the format or the cause alone decides. */
+static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause)
 {
-	const struct oom_program *const p = oom_program_of(c);
-	const bool short_of = cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN;
-	const bool runs = work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP;
-
 	if (oom_format_of(c)->first[0])
 		return oom_format_of(c)->first;
 	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_INFERENCE && oom_host_computed(c))
@@ -240,52 +236,103 @@ const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work 
 		return of_evaluations;
 	if (cause == OOM_CAUSE_LEAK && work == OOM_WORK_TRAINING && c->cause[0].confidence < 0.65)
 		return of_sums;
-	if (cause == OOM_CAUSE_UNKNOWN && oom_plenty(c))
-		return of_refusals;
-	if (short_of && beyond_share(c))
+	return cause == OOM_CAUSE_UNKNOWN && oom_plenty(c) ? of_refusals : NULL;
+}
+
+/* Too much, or nobody knows: by what was made, read or loaded, whatever was going on. */
+static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_work work)
+{
+	const bool runs = work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP;
+
+	if (beyond_share(c))
 		return of_weights;
-	if (short_of && c->part == OOM_PART_TRACE)
+	if (c->part == OOM_PART_TRACE)
 		return of_traces;
-	if (short_of && c->part == OOM_PART_RESTORED)
+	if (c->part == OOM_PART_RESTORED)
 		return of_restored;
 	/* a device map is no way to train on many */
-	if (short_of && work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && c->trains && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_of(c, OOM_LEVER_SHARD))
+	if (work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && c->trains && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_of(c, OOM_LEVER_SHARD))
 		return of_training_loads;
 	/* XLA compiles a whole step */
-	if (short_of && work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
+	if (work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
 		return of_compiled_steps;
-	if (short_of && oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING || work == OOM_WORK_UNKNOWN))
-		return work == OOM_WORK_TRAINING ? of_states : *p->name ? of_weights : of_own_weights;
-	if (short_of && work == OOM_WORK_TRAINING && in_second_step(c))
+	if (oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING || work == OOM_WORK_UNKNOWN))
+		return work == OOM_WORK_TRAINING ? of_states : *oom_program_of(c)->name ? of_weights : of_own_weights;
+	return NULL;
+}
+
+/* The same in a training step. */
+static const enum oom_lever *of_step(const struct oom_crash *c)
+{
+	if (in_second_step(c))
 		return of_second_steps;
-	if (short_of && work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_GRAPH) &&
+	if (c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_GRAPH) &&
 	    (!oom_lever_of(c, OOM_LEVER_ADAPTER) || (!c->language && !oom_lever_own(c, OOM_LEVER_ADAPTER))) && !(c->sharded && oom_lever_own(c, OOM_LEVER_SHARD)))
 		return of_images;
-	if (short_of && c->part == OOM_PART_GRAPHS && p->activity == OOM_ACTIVITY_SERVES)
-		return of_graphs;
-	if (short_of && work == OOM_WORK_SETUP && p->activity == OOM_ACTIVITY_TRAINS && c->engine && oom_lever_own(c, OOM_LEVER_ROOM))
+	return NULL;
+}
+
+/* The same before any work. */
+static const enum oom_lever *of_setup(const struct oom_crash *c, enum oom_cause cause)
+{
+	const struct oom_program *const p = oom_program_of(c);
+
+	if (p->activity == OOM_ACTIVITY_TRAINS && c->engine && oom_lever_own(c, OOM_LEVER_ROOM))
 		return of_engines;
-	if (short_of && work == OOM_WORK_SETUP && c->part == OOM_PART_STATES)
+	if (c->part == OOM_PART_STATES)
 		return of_states_made;
-	if (short_of && work == OOM_WORK_SETUP && (!*p->name || oom_lever_own(c, OOM_LEVER_LESS)) && !c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+	if ((!*p->name || oom_lever_own(c, OOM_LEVER_LESS)) && !c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH))
 		return cause == OOM_CAUSE_UNKNOWN ? of_silent_setups : of_own_setups;
 	/* an engine that shards is made of weights that every rank moved to its card whole */
-	if (short_of && work == OOM_WORK_SETUP && c->phase == OOM_CRASH_INIT && c->sharded && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_own(c, OOM_LEVER_SHARD))
+	if (c->phase == OOM_CRASH_INIT && c->sharded && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_own(c, OOM_LEVER_SHARD))
 		return of_training_loads;
-	if (short_of && runs && oom_lever_own(c, OOM_LEVER_TILE))
+	return NULL;
+}
+
+/* The same of what infers or serves. */
+static const enum oom_lever *of_run(const struct oom_crash *c, enum oom_crash_work work)
+{
+	if (oom_lever_own(c, OOM_LEVER_TILE))
 		return c->phase == OOM_CRASH_INFERENCE && draws_many(c) ? of_many_pictures : of_pictures;
-	if (short_of && runs && !oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV))
+	if (!oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV))
 		return c->phase == OOM_CRASH_UNKNOWN && c->part == OOM_PART_UNKNOWN ? of_layers_or_cache : of_layers;
-	if (short_of && work == OOM_WORK_INFERENCE && p->activity == OOM_ACTIVITY_SERVES)
+	if (work != OOM_WORK_INFERENCE)
+		return NULL;
+	if (oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
 		return of_servers;
 	/* without weights of billions it is not they that fill the card */
-	if (short_of && work == OOM_WORK_INFERENCE && fills_alone(c) && (!oom_own_script(c) || c->language))
+	if (fills_alone(c) && (!oom_own_script(c) || c->language))
 		return of_full_cards;
-	if (short_of && work == OOM_WORK_INFERENCE && oom_own_script(c) && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+	if (oom_own_script(c) && oom_runtime_is(c, OOM_RUNTIME_TORCH))
 		return one_input(c) ? fills_alone(c) ? of_own_full_inputs : of_own_inputs : fills_alone(c) ? of_own_full : of_own_scripts;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	return NULL;
+}
+
+static const enum oom_lever *of_shortage(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause)
+{
+	const enum oom_lever *levers = of_part(c, work);
+
+	if (!levers && work == OOM_WORK_TRAINING)
+		levers = of_step(c);
+	if (!levers && c->part == OOM_PART_GRAPHS && oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
+		levers = of_graphs;
+	if (!levers && work == OOM_WORK_SETUP)
+		levers = of_setup(c, cause);
+	if (!levers && (work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP))
+		levers = of_run(c, work);
+	return levers;
+}
+
+const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work,
+				   enum oom_cause cause)
+{
+	const enum oom_lever *levers = of_cause(c, work, cause);
+
+	if (!levers && (cause == OOM_CAUSE_TOO_LARGE || cause == OOM_CAUSE_UNKNOWN))
+		levers = of_shortage(c, work, cause);
+	for (size_t i = 0; !levers && i < sizeof(rows) / sizeof(rows[0]); i++)
 		if ((rows[i].causes & BIT(cause)) && (rows[i].works & BIT(work)) &&
 		    (!rows[i].phases || rows[i].phases & BIT(c->phase)))
-			return rows[i].levers;
-	return NULL;
+			levers = rows[i].levers;
+	return levers;
 }
