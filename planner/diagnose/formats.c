@@ -150,7 +150,7 @@ static const struct oom_format formats[] = {
 	ROW("datasets-map-died", OOM_FORMAT_RAISED, 0,
 	 "map() with a lower num_proc, and a lower batch_size and writer_batch_size where its rows are large",
 	 "dmesg -T | grep -i 'killed process' says whether the kernel's OOM killer ended the child; num_proc=1 shows its own error otherwise"),
-	ROW("dataloader-", 0, 0, NULL,
+	ROW("dataloader-", OOM_FORMAT_ANYWHERE, 0, NULL,
 	 "dmesg -T | grep -i 'killed process' and df -h /dev/shm while it runs say which of the two ran out"),
 	ROW("ray-oom", OOM_FORMAT_LISTS_WORKERS, 0,
 	 "fewer tasks at once (more num_cpus or memory= a task), or a node with more memory; RAY_memory_usage_threshold moves the limit only",

@@ -287,7 +287,7 @@ static void budget(struct oom_crash *c, const char *begin, const char *at)
 /* The line that says so, right behind a refusal. */
 static void went_on(struct oom_crash *c, const char *at, const char *end)
 {
-	static const char *const words[] = {"etrying", "alling back", "kipping tactic"};
+	static const char *const words[] = {"etrying", "alling back to", "alling back on", "kipping tactic"};
 	const char *const line = oom_line_end(at, end), *const stop = end - line > 500 ? line + 500 : end;
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {

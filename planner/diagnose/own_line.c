@@ -64,6 +64,9 @@ static bool of_notebook(const char *line, const char *stop, struct frame *f)
 		return false;
 	while (path > line && path[-1] != ' ' && path[-1] != '\t')
 		path--;
+	/* the tail of a path that a box broke: what it lies in stands on the line above */
+	if (!memchr(path, '/', (size_t)(dot - path)) && path - line <= 6 && path > line)
+		return false;
 	f->path = (struct oom_span){path, dot + 3};
 	f->number = (struct oom_span){number, after};
 	f->function = (struct oom_span){in + 3, stop};
@@ -168,7 +171,7 @@ void oom_decode_own_line(struct oom_crash *c, const char *begin, const char *at,
 	struct oom_span s;
 
 	c->own_line[0] = c->line_name[0] = 0;
-	if (!c->traceback || oom_program_of(c)->activity == OOM_ACTIVITY_SERVES || oom_program_of(c)->activity == OOM_ACTIVITY_INFERS ||
+	if (!c->traceback || oom_format_is(c, OOM_FORMAT_ANYWHERE) || oom_program_of(c)->activity == OOM_ACTIVITY_SERVES || oom_program_of(c)->activity == OOM_ACTIVITY_INFERS ||
 	    !oom_traceback(begin, at, end, &s))
 		return;
 	s = oom_traceback_executed(&s, buf, sizeof(buf));

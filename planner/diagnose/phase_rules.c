@@ -269,7 +269,8 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{".trainers.", OOM_CRASH_TRAIN_STEP},
 	{"batch/s]", OOM_CRASH_TRAIN_STEP},
 	{"/batch]", OOM_CRASH_TRAIN_STEP},
-	{"steps: ", OOM_CRASH_TRAIN_STEP},
+	/* padded: a key of a file has one blank, "gradient_accumulation_steps: 1" */
+	{"steps:  ", OOM_CRASH_TRAIN_STEP},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
 /* Subcommands, and modules that are run. */

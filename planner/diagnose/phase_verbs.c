@@ -111,6 +111,12 @@ static bool ended(const char *p, const char *end)
 	return false;
 }
 
+/* "gradient checkpointing", "activation checkpoints": what is recomputed, nothing that is written. */
+static bool recomputes(const char *from, const char *at, const char *to)
+{
+	return (to - at > 11 && !memcmp(at + 8, "ing", 3)) || oom_text_find(from, at, "radient") || oom_text_find(from, at, "ctivation");
+}
+
 /* "Writing checkpoint", "Dumping checkpoint": whatever is done with one, but for what reads it. */
 static bool writes_checkpoint(const char *word, const char *p, const char *end)
 {
@@ -118,7 +124,9 @@ static bool writes_checkpoint(const char *word, const char *p, const char *end)
 					    "fetch", "download", "initial", "convert", "runn", "evaluat", "test"};
 	const size_t n = strlen(word);
 
-	if (n < 5 || strcmp(word + n - 3, "ing") || !oom_text_find(p, end - p > 40 ? p + 40 : end, "heckpoint"))
+	const char *const at = n < 5 || strcmp(word + n - 3, "ing") ? NULL : oom_text_find(p, end - p > 40 ? p + 40 : end, "heckpoint");
+
+	if (!at || recomputes(p, at, end))
 		return false;
 	for (size_t i = 0; i < COUNT(reads); i++)
 		if (!strncmp(word, reads[i], strlen(reads[i])))

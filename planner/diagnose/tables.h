@@ -43,6 +43,8 @@ enum oom_format_trait {
 	OOM_FORMAT_NODE = 1u << 16,
 	/* of a PyTorch before 1.6, which has no autocast */
 	OOM_FORMAT_NO_AMP = 1u << 17,
+	/* raised by a handler of signals: the frames are where the program happened to be, nothing that led to it */
+	OOM_FORMAT_ANYWHERE = 1u << 18,
 };
 enum { OOM_FORMAT_LEVERS = 4 };
 struct oom_format {

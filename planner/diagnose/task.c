@@ -29,11 +29,11 @@ static const struct {
 	{"=avi", OOM_TASK_VIDEO}, {"=mov", OOM_TASK_VIDEO}, {"video", OOM_TASK_VIDEO}, {"=frames", OOM_TASK_VIDEO}, {"=clips", OOM_TASK_VIDEO}, {"optical", OOM_TASK_VIDEO},
 	{"volume", OOM_TASK_VOLUMES}, {"=ct", OOM_TASK_VOLUMES}, {"=mri", OOM_TASK_VOLUMES}, {"brats", OOM_TASK_VOLUMES}, {"nifti", OOM_TASK_VOLUMES},
 	{"unetr", OOM_TASK_VOLUMES},
-	{"image", OOM_TASK_IMAGES}, {"=img", OOM_TASK_IMAGES}, {"=imgs", OOM_TASK_IMAGES}, {"pixel", OOM_TASK_IMAGES}, {"conv", OOM_TASK_IMAGES},
+	{"image", OOM_TASK_IMAGES}, {"=img", OOM_TASK_IMAGES}, {"=imgs", OOM_TASK_IMAGES}, {"pixel", OOM_TASK_IMAGES}, {"=conv", OOM_TASK_IMAGES}, {"convolution", OOM_TASK_IMAGES}, {"convnext", OOM_TASK_IMAGES}, {"deconv", OOM_TASK_IMAGES},
 	{"unet", OOM_TASK_IMAGES}, {"resnet", OOM_TASK_IMAGES}, {"=vgg", OOM_TASK_IMAGES}, {"backbone", OOM_TASK_IMAGES}, {"segment", OOM_TASK_IMAGES},
-	{"detect", OOM_TASK_IMAGES}, {"yolo", OOM_TASK_IMAGES}, {"=bbox", OOM_TASK_IMAGES}, {"=roi", OOM_TASK_IMAGES}, {"upsampl", OOM_TASK_IMAGES},
+	{"=detect", OOM_TASK_IMAGES}, {"detector", OOM_TASK_IMAGES}, {"detection", OOM_TASK_IMAGES}, {"detectron", OOM_TASK_IMAGES}, {"yolo", OOM_TASK_IMAGES}, {"=bbox", OOM_TASK_IMAGES}, {"=roi", OOM_TASK_IMAGES}, {"upsampl", OOM_TASK_IMAGES},
 	{"interpolate", OOM_TASK_IMAGES}, {"stereo", OOM_TASK_IMAGES}, {"disparity", OOM_TASK_IMAGES}, {"discriminator", OOM_TASK_IMAGES},
-	{"esrgan", OOM_TASK_IMAGES}, {"restor", OOM_TASK_IMAGES}, {"deblur", OOM_TASK_IMAGES}, {"matting", OOM_TASK_IMAGES}, {"=vit", OOM_TASK_IMAGES},
+	{"esrgan", OOM_TASK_IMAGES}, {"restoration", OOM_TASK_IMAGES}, {"restormer", OOM_TASK_IMAGES}, {"deblur", OOM_TASK_IMAGES}, {"matting", OOM_TASK_IMAGES}, {"=vit", OOM_TASK_IMAGES},
 	{"swin", OOM_TASK_IMAGES}, {"=depth", OOM_TASK_IMAGES}, {"=png", OOM_TASK_IMAGES}, {"=jpg", OOM_TASK_IMAGES}, {"photo", OOM_TASK_IMAGES},
 	{"=face", OOM_TASK_IMAGES}, {"resolution", OOM_TASK_IMAGES}, {"camera", OOM_TASK_IMAGES}, {"batchnorm", OOM_TASK_IMAGES},
 };
@@ -84,6 +84,12 @@ static bool of_autograd(const char *from, const char *word)
 	return false;
 }
 
+/* "it frees the graph", as people write of autograd's: no name of theirs. */
+static bool in_prose(const char *from, const char *word, const char *after, const char *to)
+{
+	return word > from && word[-1] == ' ' && (after == to || strchr(" .,;:)\n", *after));
+}
+
 /* Each row once: a name that every frame repeats says no more than one that stands there once. */
 static void read_words(const char *from, const char *to, uint64_t seen[2])
 {
@@ -92,7 +98,8 @@ static void read_words(const char *from, const char *to, uint64_t seen[2])
 
 	for (const char *p = from; p < to;) {
 		p = next_word(p, to, word, &n);
-		if (!strcmp(word, "graph") && of_autograd(from, p - n))
+		/* a graphics card is no graph */
+		if ((!strcmp(word, "graph") && (of_autograd(from, p - n) || in_prose(from, p - n, p, to))) || !strncmp(word, "graphic", 7))
 			continue;
 		for (size_t i = 0; n > 1 && i < COUNT(words); i++)
 			if (is(word, words[i].word))
