@@ -282,7 +282,8 @@ static void smi_says(struct oom_crash *c)
 	if (c->known[OOM_CRASH_TOTAL] || oom_runtime_is(c, OOM_RUNTIME_HOST) || !c->smi.total ||
 	    (double)c->smi.used < 0.9 * (double)c->smi.total)
 		return;
-	oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, early ? 0.7 : 0.55, "nvidia-smi shows the card full");
+	/* once it works, it is as a rule itself what fills it */
+	oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, early ? 0.7 : c->phase == OOM_CRASH_UNKNOWN ? 0.55 : 0.4, "nvidia-smi shows the card full");
 }
 
 /* "total += loss": each step's graph hangs on the sum, and all its activations with it. */
