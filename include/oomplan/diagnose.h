@@ -141,6 +141,7 @@ struct oom_crash {
 	bool second_stage;                      /* ZeRO divides states and gradients, not the weights */
 	bool one_process;                       /* it was started on one card, by its own words */
 	bool splits;                            /* ZeRO or FSDP divides the states among ranks, whatever its stage */
+	bool zero;                              /* it is DeepSpeed that divides them */
 	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */

@@ -270,6 +270,14 @@ static void fix_behind(const struct asked *q, struct oom_crash_answer *a)
 		fix_by_pieces(q, a);
 }
 
+/* The run was told a length that is more than most data needs. A guess: fine-tuning's defaults end at 2048. */
+static bool long_by_its_own(const struct oom_crash *c)
+{
+	const struct oom_crash_told *const t = oom_told_first(c, OOM_ABOUT_LENGTH);
+
+	return t && t->value >= 4096;
+}
+
 /* What remains when the batch cannot be halved, and who else may lie there. */
 static void fix_what_remains(const struct asked *q, struct oom_crash_answer *a)
 {
@@ -283,7 +291,7 @@ static void fix_what_remains(const struct asked *q, struct oom_crash_answer *a)
 	if (of_memory && (c->set & OOM_SET(OOM_LEVER_SHARD)) && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP || c->phase == OOM_CRASH_OPTIMIZER))
 		add(c, a, "", OOM_LEVER_MORE);
 	/* nothing left to halve: what remains changes what is learnt */
-	if (work == OOM_WORK_TRAINING && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c))) ||
+	if (work == OOM_WORK_TRAINING && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c) || long_by_its_own(c))) ||
 					  (cause == OOM_CAUSE_FRAGMENTATION && oom_lever_is_set(c, OOM_LEVER_BATCH) && oom_told_first(c, OOM_ABOUT_LENGTH))))
 		add(c, a, "", OOM_LEVER_LENGTH);
 	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !oom_lever_is_set(c, OOM_LEVER_QUANT)) {

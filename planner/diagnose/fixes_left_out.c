@@ -62,6 +62,9 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	/* images of one size have no longest */
 	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l) && c->task != OOM_TASK_AUDIO)
 		return true;
+	/* page-locked memory is no second copy of weights */
+	if (l == OOM_LEVER_LOAD_HOST && c->pinned)
+		return true;
 	/* who has no vocabulary has no logits to speak of */
 	return (l == OOM_LEVER_LOGITS && (!oom_lever_own(c, OOM_LEVER_LOGITS) || (!c->language && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE)))) ||
 	       /* frames show what ran, and it was no decoder of images */

@@ -80,6 +80,13 @@ static const struct {
 	{"zero_stage", ANY_OF("3"), OOM_LEVER_SHARD},
 	{"fsdp", ANY_OF("full_shard"), OOM_LEVER_SHARD},
 	{"fsdp_sharding_strategy", ANY_OF("FULL_SHARD", "1"), OOM_LEVER_SHARD},
+	/* samples are joined to one length: no batch is the longest */
+	{"sample_packing", NULL, OOM_LEVER_LONGEST},
+	{"packing", NULL, OOM_LEVER_LONGEST},
+	{"neat_packing", NULL, OOM_LEVER_LONGEST},
+	{"pad_to_sequence_len", NULL, OOM_LEVER_LONGEST},
+	/* only read where it is on */
+	{"gradient_checkpointing_kwargs", NULL, OOM_LEVER_RECOMPUTE},
 	{"enforce_eager", NULL, OOM_LEVER_GRAPHS},
 	{"disable_cuda_graph", NULL, OOM_LEVER_GRAPHS},
 	{"novram", NULL, OOM_LEVER_OFFLOAD},
@@ -305,6 +312,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 					       "stage_1_and_2", "fully_shard", NULL};
 	static const char *const second[] = {"zero2", "zero_2", "zero-2", "_z2", "stage2", "stage_1_and_2", "ZeRO-2", "\"stage\": 2", "\"stage\":2", "zero_stage: 2", "zero_stage=2", "zero_stage 2", "zero-stage 2", "ero stage 2",
 						"ero Stage 2", "eRO stage 2", "eRO Stage 2", "ZeRO2", NULL},
+				 *const zero[] = {"deepspeed", "DeepSpeed", "ZeRO", NULL},
 				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "World size: 1\n", "world_size=1,", NULL};
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
 
@@ -327,6 +335,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 		     oom_text_find(begin, end, "FSDP") || oom_text_find(begin, end, "deepspeed") || oom_text_find(begin, end, "FullyShard") || oom_text_find(begin, end, "fully_sharded");
 	c->splits = (c->set & OOM_SET(OOM_LEVER_SHARD)) || any(begin, end, dividers);
 	c->second_stage = !(c->set & OOM_SET(OOM_LEVER_SHARD)) && any(begin, end, second);
+	c->zero = c->splits && any(begin, end, zero);
 	c->one_process = oom_told(c, "nproc_per_node") == 1 || any(begin, end, single);
 	c->offloads = oom_text_find(begin, end, "CPUAdam") || oom_text_find(begin, end, "offload_opt") || oom_text_find(begin, end, "z3_offload") ||
 		      oom_text_find(begin, end, "z2_offload") || oom_text_find(begin, end, "adam_offload");

@@ -2,6 +2,7 @@
  * code that ran, a loader's log, what people write that they do. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tables.h"
 
@@ -13,7 +14,6 @@ static const struct {
 	enum oom_lever lever;
 } signs[] = {
 	{"peft/tuners/lora", OOM_LEVER_ADAPTER},
-	{"peft\\tuners\\lora", OOM_LEVER_ADAPTER},
 	{"finetune/lora.py", OOM_LEVER_ADAPTER},
 	{"lora.yaml", OOM_LEVER_ADAPTER},
 	{"train_network.py", OOM_LEVER_ADAPTER},
@@ -59,19 +59,58 @@ static const struct {
 	{"in tiled_encode", OOM_LEVER_TILE},
 	{"retrying with tiled VAE", OOM_LEVER_TILE},
 	{"bitsandbytes/nn/modules.py", OOM_LEVER_QUANT},
-	{"bitsandbytes\\nn\\modules.py", OOM_LEVER_QUANT},
+	/* files whose frames stand in a traceback only where the thing is on: what recomputes (PyTorch, its wrapper of FSDP,
+	 * DeepSpeed, transformers, Megatron, Unsloth), kernels that keep no scores, losses that keep no logits, optimizers
+	 * with small states or with states on the host, autocast and what makes its outputs 32 bits again (accelerate) */
+	{"torch/utils/checkpoint.py\"", OOM_LEVER_RECOMPUTE},
+	{"torch/utils/checkpoint.py:", OOM_LEVER_RECOMPUTE},
+	{"_checkpoint/checkpoint_wrapper.py", OOM_LEVER_RECOMPUTE},
+	{"deepspeed/runtime/activation_checkpointing", OOM_LEVER_RECOMPUTE},
+	{"_gradient_checkpointing_func(", OOM_LEVER_RECOMPUTE},
+	{"in _checkpointed_forward", OOM_LEVER_RECOMPUTE},
+	{"unsloth_zoo/gradient_checkpointing.py", OOM_LEVER_RECOMPUTE},
+	{"flash_attn/flash_attn_interface.py", OOM_LEVER_SCORES},
+	{"xformers/ops/fmha", OOM_LEVER_SCORES},
+	{"integrations/sdpa_attention.py", OOM_LEVER_SCORES},
+	{"liger_kernel/ops/fused_linear", OOM_LEVER_LOGITS},
+	{"cut_cross_entropy/", OOM_LEVER_LOGITS},
+	{"bitsandbytes/optim/", OOM_LEVER_OPTIMIZER},
+	{"deepspeed/ops/adam/cpu_adam", OOM_LEVER_OPTIMIZER},
+	{"in convert_to_fp32", OOM_LEVER_PRECISION},
+	{"torch/amp/autocast_mode.py", OOM_LEVER_PRECISION},
+	/* DeepSpeed's engine says what it made */
+	{"Creating fp16 ZeRO", OOM_LEVER_PRECISION},
+	{"Creating torch.float16 ZeRO", OOM_LEVER_PRECISION},
+	{"Creating torch.bfloat16 ZeRO", OOM_LEVER_PRECISION},
 };
+
+/* A sign with a folder in it, as Windows spells it; "" without one. */
+static const char *backslashed(const char *sign, char *buf, size_t size)
+{
+	size_t n = 0;
+
+	for (; strchr(sign, '/') && sign[n] && n + 1 < size; n++)
+		buf[n] = sign[n] == '/' ? '\\' : sign[n];
+	buf[n] = 0;
+	return buf;
+}
+
+/* A warning tells what to use instead. */
+static bool shows(const char *begin, const char *end, const char *sign)
+{
+	for (const char *p = begin; *sign && (p = oom_text_find(p, end, sign)); p++)
+		if (!oom_text_find(oom_line_begin(begin, p), p, "Warning"))
+			return true;
+	return false;
+}
 
 static void by_signs(struct oom_crash *c, const char *begin, const char *end)
 {
+	char buf[64];
+
 	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-		for (const char *p = begin; (p = oom_text_find(p, end, signs[i].sign)); p++) {
-			/* a warning tells what to use instead */
-			if (oom_text_find(oom_line_begin(begin, p), p, "Warning"))
-				continue;
+		if (shows(begin, end, signs[i].sign) || shows(begin, end, backslashed(signs[i].sign, buf, sizeof(buf))))
 			c->set |= OOM_SET(signs[i].lever);
-			break;
-		}
 	/* the call that ran */
 	if (oom_text_find(begin, end, "scaled_dot_product_attention("))
 		oom_told_note(c, "sdpa", "sdpa", strlen("sdpa"), "");

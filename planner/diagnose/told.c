@@ -83,6 +83,7 @@ static const struct {
 	/* batches */
 	{"per_device_train_batch_size", NULL, 1, OOM_ABOUT_BATCH},
 	{"per_device_eval_batch_size", NULL, 1, OOM_ABOUT_EVAL_BATCH},
+	{"eval_batch_size", NULL, 1, OOM_ABOUT_EVAL_BATCH},
 	{"gradient_accumulation_steps", NULL, 1, 0},
 	{"micro_batch_size", NULL, 1, OOM_ABOUT_BATCH},
 	{"train_micro_batch_size_per_gpu", NULL, 1, OOM_ABOUT_BATCH},

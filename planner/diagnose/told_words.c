@@ -132,7 +132,8 @@ static double moved(const struct oom_crash *c, const struct oom_crash_told *t, i
 {
 	const double least = oom_told_least(t), total = (double)c->bytes[OOM_CRASH_TOTAL];
 	const double missing = c->known[OOM_CRASH_TRIED] ? (double)c->bytes[OOM_CRASH_TRIED] - (double)c->bytes[OOM_CRASH_FREE] : 0;
-	double step = 0.03;
+	/* beside a trainer, whose need the text does not give, three hundredths are no step */
+	double step = c->trains && !c->known[OOM_CRASH_TRIED] ? 0.1 : 0.03;
 
 	/* a quarter off each side leaves little more than half of an image; sides are multiples of 32 as a rule */
 	if (oom_told_about(t) == OOM_ABOUT_SIDE && way < 0)
@@ -303,7 +304,9 @@ static const char *bound(const struct oom_crash *c, enum oom_lever lever, const 
 	/* stage 2 is there: what is left to divide are the weights */
 	if (c->second_stage && lever == OOM_LEVER_SHARD && (strstr(words, "ZeRO") || strstr(words, "zero")))
 		return "ZeRO-3 in place of stage 2: weights are divided among the ranks as well; offload_param: {device: cpu} where that is not enough";
-	if (c->second_stage && lever == OOM_LEVER_OPTIMIZER && strstr(words, "zero_optimization"))
+	/* DeepSpeed steps with optimizers of its own: the Trainer's small ones are not made for its partitions (zero_allow_untested_optimizer) */
+	if (((c->second_stage || c->zero) && lever == OOM_LEVER_OPTIMIZER && strstr(words, "zero_optimization")) ||
+	    (c->zero && lever == OOM_LEVER_OPTIMIZER && strstr(words, "8bit")))
 		return "offload_optimizer: {device: cpu} in zero_optimization: its states leave the card";
 	return words;
 }
@@ -313,7 +316,8 @@ const char *oom_told_words(const struct oom_crash *c, enum oom_lever lever, cons
 	if (!words)
 		return NULL;
 	snprintf(buf, size, "%s", bound(c, lever, words));
-	if (c->set & OOM_SET(OOM_LEVER_BATCH))
+	/* a training's batch of one is not its evaluation's */
+	if ((c->set & OOM_SET(OOM_LEVER_BATCH)) && !(lever == OOM_LEVER_EVAL_BATCH && c->trains))
 		without_batches(buf);
 	for (size_t i = 0; i < c->n_told && *buf; i++)
 		apply(c, &c->told[i], buf, size);

@@ -1,0 +1,128 @@
+/* Answers to texts whose frames, files and commands show what is on already, whose program it is and what its options are
+ * called. Texts of our own in the form of public threads; words that one of the first fixes must hold, that none may,
+ * that the evidence holds or may not hold. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/diagnose.h"
+
+#define OLD(tried, total, held, left, reserved) "CUDA out of memory. Tried to allocate " tried " (GPU 0; " total " total capacity; " held " already allocated; " left " free; " reserved " reserved in total by PyTorch)\n"
+#define CARD OLD("600.00 MiB", "23.70 GiB", "21.90 GiB", "300.00 MiB", "22.10 GiB")
+#define NEW "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 600.00 MiB. GPU 0 has a total capacity of 23.68 GiB of which 300.00 MiB is free. Including non-PyTorch memory, this " \
+	    "process has 23.37 GiB memory in use. Of the allocated memory 22.50 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.\n"
+#define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
+#define TRACE "Traceback (most recent call last):\n"
+#define BACKWARD AT("/l/torch/_tensor.py", "backward", "torch.autograd.backward(")
+
+static const struct {
+	const char *text;
+	size_t within;                  /* among so many of the first fixes */
+	const char *first, *never;      /* NULL: not asked */
+	const char *evidence, *not_said;
+	const char *program;
+	enum oom_crash_phase phase;
+	const char *reason;
+} want[] = {
+	/* ---- frames show what is on ---- */
+	{TRACE AT("fit.py", "step", "loss.backward()") BACKWARD AT("/l/torch/utils/checkpoint.py", "backward", "torch.autograd.backward(outputs_with_grad, args_with_grad)") "RuntimeError: " CARD, 1,
+	 "halve the micro-batch", "recompute", "set already, so not advised again: gradient checkpointing", NULL, "", OOM_CRASH_BACKWARD, "a recomputed block's backward pass"},
+	{TRACE "  File \"C:\\w\\fit.py\", line 3, in step\n    y = net(x)\n  File \"C:\\l\\torch\\utils\\checkpoint.py\", line 9, in checkpoint\n    ret = function(*args)\n"
+	 "  File \"C:\\w\\net.py\", line 4, in forward\n    return self.conv(x)\nRuntimeError: " CARD, 6, "halve the micro-batch", "torch.utils.checkpoint", "gradient checkpointing", NULL, NULL,
+	 OOM_CRASH_FORWARD, "the same on Windows"},
+	{TRACE AT("/l/transformers/trainer.py", "training_step", "loss = self.compute_loss(model, inputs)") AT("/l/transformers/models/qwen2/modeling_qwen2.py", "forward",
+	 "layer_outputs = self._gradient_checkpointing_func(") AT("/l/transformers/integrations/sdpa_attention.py", "sdpa_attention_forward", "return attn(q)") NEW, 6, "use_liger_kernel",
+	 "gradient_checkpointing=True", "gradient checkpointing", NULL, "trainer", OOM_CRASH_FORWARD, "transformers calls it where it is on alone"},
+	{"[INFO] Creating fp16 ZeRO stage 2 optimizer\n" TRACE AT("pretrain_gpt.py", "setup", "engine = deepspeed.initialize(model=m)") AT("/l/deepspeed/runtime/zero/stage_1_and_2.py",
+	 "initialize_optimizer_states", "self.optimizer.step()") "RuntimeError: " CARD, 6, "offload_optimizer", "--bf16", "16-bit training", NULL, "megatron-deepspeed", OOM_CRASH_INIT,
+	 "the engine says in which type"},
+	/* ---- DeepSpeed's states ---- */
+	{TRACE AT("run.py", "main", "trainer.train()") AT("/l/transformers/trainer.py", "_inner_training_loop", "engine, optimizer, _ = deepspeed_init(self)") AT("/l/deepspeed/runtime/zero/stage3.py",
+	 "initialize_optimizer_states", "buffer = torch.zeros(n, device=self.device)") "RuntimeError: " CARD, 1, "offload_optimizer: {device: cpu}", "bnb", NULL, NULL, "trainer", OOM_CRASH_INIT,
+	 "bitsandbytes' optimizers are not ZeRO's"},
+	{TRACE AT("/l/deepspeed/runtime/engine.py", "_configure_zero_optimizer", "optimizer = DeepSpeedZeroOptimizer_Stage3(") AT("/l/deepspeed/accelerator/cuda_accelerator.py", "pin_memory",
+	 "return tensor.pin_memory()") "RuntimeError: CUDA error: out of memory\n", 1, "pin_memory: false in offload_optimizer", "reads the whole model", NULL, NULL, "deepspeed", OOM_CRASH_INIT,
+	 "page-locked memory is no second copy of weights"},
+	/* ---- whose file it is ---- */
+	{"Training goes OOM\n\nbase_model: some/model\nsequence_len: 4096\nval_set_size: 0.1\nmicro_batch_size: 2\n" NEW, 1, "micro_batch_size 2 -> 1", NULL, NULL, NULL, "axolotl",
+	 OOM_CRASH_TRAIN_STEP, "keys that only Axolotl's files have"},
+	{"CUDA out of memory during evaluation\n\nmicro_batch_size: 1\nsequence_len: 2048\ndo_causal_lm_eval: true\neval_batch_size: 8\n", 1, "eval_batch_size 8 -> 1", "bf16_full_eval", NULL, NULL,
+	 "axolotl", OOM_CRASH_EVAL, "lm_eval within a name; a training's batch of one is not its evaluation's"},
+	{"base_model: some/model\nsequence_len: 8192\nsample_packing: true\nmicro_batch_size: 1\ngradient_checkpointing: true\n- Enabling gradient checkpointing\n" NEW, 6, "sequence_len 8192 -> 4096",
+	 "longest", NULL, NULL, "axolotl", OOM_CRASH_TRAIN_STEP, "packed batches have no longest; recomputing is no saving"},
+	{"cutoff_len: 16384\nfinetuning_type: full\nper_device_train_batch_size: 4\ndeepspeed: ds_z3_config.json\n" NEW, 6, "cutoff_len 16384 -> 8192", "bnb", NULL, NULL, "llamafactory",
+	 OOM_CRASH_TRAIN_STEP, "a long length is worth a word while there is a batch to halve"},
+	/* ---- examples/ of Diffusers, and sd-scripts ---- */
+	{"accelerate launch train_text_to_image_lora.py --resolution=512 --train_batch_size=1\n" TRACE AT("train_text_to_image_lora.py", "main", "accelerator.backward(loss)")
+	 AT("/l/accelerate/accelerator.py", "backward", "loss.backward(**kwargs)") "RuntimeError: " CARD, 4, "--use_8bit_adam", "--blocks_to_swap", NULL, NULL, "diffusers-scripts", OOM_CRASH_BACKWARD,
+	 "options of sd-scripts are not theirs"},
+	{"accelerate launch train_controlnet_sdxl.py --validation_steps=100 --train_batch_size=1\nIt goes out of memory during validation on one card.\nCUDA out of memory\n", 1,
+	 "fewer validation images", "bf16_full_eval", NULL, NULL, "diffusers-scripts", OOM_CRASH_EVAL, "its validation draws images"},
+	{TRACE AT("sd-scripts/train_network.py", "train", "accelerator.backward(loss)") "RuntimeError: " CARD, 6, "--xformers or --sdpa", NULL, NULL, NULL, "kohya", OOM_CRASH_BACKWARD, "sd-scripts keep their own"},
+	/* ---- what is said beside the answer ---- */
+	{"RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed.\n" TRACE AT("fit.py", "loss_of", "box = torch.zeros(4)") AT("/l/torch/utils/data/_utils/signal_handling.py", "handler",
+	 "_error_if_any_worker_fails()") "RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed.\n", 1, "fewer processes", NULL, NULL, "the line that led to it", NULL, OOM_CRASH_DATA,
+	 "a handler's frames are where the program happened to be"},
+	{"RuntimeError: " CARD "\nI looked at it while training: calling backward frees the graph.\n", 1, "halve the micro-batch", NULL, NULL, "goes on behind it", NULL, OOM_CRASH_TRAIN_STEP,
+	 "\"calling back\" is no falling back"},
+	{"Validation is where it fails\n|   0  GeForce GTX 1080    Off  | 00000000:01:00.0  On |                  N/A |\n| 58%   70C    P2    67W / 200W |   8108MiB /  8111MiB |     25%      Default |\n"
+	 TRACE AT("fit.py", "evaluate", "out = model(batch)") AT("net.py", "forward", "return self.conv(x)") "RuntimeError: CUDA error: out of memory\n", 1, "validation images one at a time", NULL, NULL, NULL,
+	 NULL, OOM_CRASH_EVAL, "a run at work fills the card itself, whatever nvidia-smi shows"},
+	{"RuntimeError: " OLD("20.00 MiB", "4.00 GiB", "1.30 GiB", "0 bytes", "1.40 GiB") "My graphics card has 4 GB. Batch size is 1.\n", 1, "images", "end that process", "2.60 GiB of the card are neither free",
+	 NULL, NULL, OOM_CRASH_UNKNOWN, "nothing free to the byte is Windows' report of any card in use, and graphics are no graph"},
+	/* ---- GRPO beside an engine, without a message ---- */
+	{"swift rlhf --rlhf_type grpo --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.6 --gradient_checkpointing_kwargs '{\"use_reentrant\": true}'\nGRPO training is sometimes OOM\n"
+	 "CUDA out of memory\n", 6, "--vllm_gpu_memory_utilization 0.6 -> 0.5", "--gradient_checkpointing true", "gradient checkpointing", NULL, "swift", OOM_CRASH_TRAIN_STEP,
+	 "a step that is one; its arguments are read where it is on"},
+};
+
+static bool in_first(const struct oom_crash_answer *a, size_t n, const char *words)
+{
+	for (size_t i = 0; i < a->n_fix && i < n; i++)
+		if (strstr(a->fix[i], words))
+			return true;
+	return false;
+}
+
+static bool in_evidence(const struct oom_crash_answer *a, const char *words)
+{
+	for (size_t i = 0; i < a->n_evidence; i++)
+		if (strstr(a->evidence[i], words))
+			return true;
+	return false;
+}
+
+static void test_shown(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		struct oom_crash_answer a;
+		struct oom_crash c;
+
+		if (!oom_crash_decode(want[i].text, strlen(want[i].text), &c))
+			fail_msg("%zu (%s): no message", i, want[i].reason);
+		oom_crash_answer(&c, &a);
+		if (!in_first(&a, want[i].within, want[i].first))
+			fail_msg("%zu (%s): first fix \"%s\", not \"%s\"", i, want[i].reason, a.n_fix ? a.fix[0] : "", want[i].first);
+		if (want[i].never && in_first(&a, a.n_fix, want[i].never))
+			fail_msg("%zu (%s): has \"%s\"", i, want[i].reason, want[i].never);
+		if (want[i].evidence && !in_evidence(&a, want[i].evidence))
+			fail_msg("%zu (%s): no evidence \"%s\"", i, want[i].reason, want[i].evidence);
+		if (want[i].not_said && in_evidence(&a, want[i].not_said))
+			fail_msg("%zu (%s): evidence \"%s\"", i, want[i].reason, want[i].not_said);
+		if (want[i].program && strcmp(c.program, want[i].program))
+			fail_msg("%zu (%s): program \"%s\"", i, want[i].reason, c.program);
+		if (want[i].phase != OOM_CRASH_UNKNOWN && c.phase != want[i].phase)
+			fail_msg("%zu (%s): phase %s", i, want[i].reason, oom_crash_phase_str(c.phase));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_shown)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
