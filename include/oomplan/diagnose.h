@@ -145,6 +145,7 @@ struct oom_crash {
 	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
+	unsigned cards;                         /* that a training is divided over, as the text says; 0: it does not */
 	uint64_t vocabulary;                    /* of its family, by its name; 0: unknown */
 	bool windows;                           /* the paths in the text are those of Windows */
 	bool several;                           /* models are loaded one after the other, or beside one another */

@@ -288,7 +288,8 @@ static void fix_what_remains(const struct asked *q, struct oom_crash_answer *a)
 	const enum oom_lever *levers = q->levers;
 
 	/* every rank holds its part, and it is too large */
-	if (of_memory && (c->set & OOM_SET(OOM_LEVER_SHARD)) && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP || c->phase == OOM_CRASH_OPTIMIZER))
+	if (of_memory && (c->set & OOM_SET(OOM_LEVER_SHARD)) && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP || c->phase == OOM_CRASH_OPTIMIZER ||
+							 (work == OOM_WORK_TRAINING && oom_weights_too_large(c, work))))
 		add(c, a, "", OOM_LEVER_MORE);
 	/* nothing left to halve: what remains changes what is learnt */
 	if (work == OOM_WORK_TRAINING && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c) || long_by_its_own(c))) ||

@@ -62,6 +62,9 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	/* images of one size have no longest */
 	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l) && c->task != OOM_TASK_AUDIO)
 		return true;
+	/* no linear layers of a language model to put them on */
+	if (l == OOM_LEVER_ADAPTER && !c->language && !c->parameters && !oom_lever_own(c, l))
+		return true;
 	/* page-locked memory is no second copy of weights */
 	if (l == OOM_LEVER_LOAD_HOST && c->pinned)
 		return true;

@@ -63,6 +63,12 @@ uint64_t oom_shortage(const struct oom_crash *c)
 	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && tried > left ? tried - left : 0;
 }
 
+/* ZeRO or FSDP divides them over as many cards as the text says. */
+static bool divided(const struct oom_crash *c)
+{
+	return c->splits && c->cards > 1;
+}
+
 /* Full training with AdamW in mixed precision: weights and gradients of 2 bytes, an fp32 copy and two moments
  * (rung M1 of the playbook); adapters and inference: the weights. */
 double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, double *each)
@@ -72,6 +78,9 @@ double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, do
 	const double cards = oom_told(c, "tensor_parallel_size");
 
 	*each = full && work == OOM_WORK_TRAINING ? 16 : oom_told(c, "load_in_8bit") > 0 ? 1 : 2;
+	if (divided(c) && work == OOM_WORK_TRAINING)
+		/* stage 2 leaves every rank its weights of 2 bytes */
+		return (double)c->parameters * (c->second_stage ? 2 + (*each - 2) / c->cards : *each / c->cards);
 	return (double)c->parameters * *each / (cards > 1 ? cards : 1);
 }
 
@@ -81,7 +90,7 @@ bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work)
 
 	/* of what ranks divide among them the text seldom says how many they are */
 	return c->parameters && c->known[OOM_CRASH_TOTAL] && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
-	       !c->splits && oom_weights_bytes(c, work, &each) > (double)c->bytes[OOM_CRASH_TOTAL];
+	       (!c->splits || (divided(c) && !c->offloads)) && oom_weights_bytes(c, work, &each) > (double)c->bytes[OOM_CRASH_TOTAL];
 }
 
 /* What the allocator has and does not use is more than was asked for; where segments can expand, with what is free. */

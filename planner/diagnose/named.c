@@ -1,7 +1,8 @@
 /* How large a model is by its name: "meta-llama/Llama-2-70b-hf" has 70 billion parameters, whoever loads it.
  *
- * Only names that a run was told count: behind an option, a call or a command, not in prose. Names of quantised
- * versions say nothing about their bytes, and neither do counts of active parameters ("A3B"). */
+ * Names that a run was told count first: behind an option, a call or a command. Where there are none, what people
+ * write, if all that they write is one size: "fine-tuning a 13B model". Names of quantised versions say nothing about
+ * their bytes, and neither do counts of active parameters ("A3B"). And over how many cards: "8*RTX3080". */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -98,13 +99,85 @@ static double behind(const char *p, const char *end, uint64_t *words)
 	return to - p < 3 || is_quantised(p, to) ? 0 : billions(p, to);
 }
 
+/* The one size that a text speaks of, in a name or in a sentence; 0: none, or several. */
+static double spoken(const char *begin, const char *end, uint64_t *words)
+{
+	double only = 0;
+
+	for (const char *p = begin; p < end && (p = memchr(p, 'B', (size_t)(end - p))) != NULL; p++) {
+		const char *from = p, *name, *to = p + 1;
+		double n;
+
+		while (from > begin && (isdigit((unsigned char)from[-1]) || from[-1] == '.'))
+			from--;
+		/* "8 B", "67108864B", "A3B", "8BIT" */
+		if (from == p || (to < end && isalnum((unsigned char)*to)) || (from > begin && isalnum((unsigned char)from[-1]) && !islower((unsigned char)from[-1])))
+			continue;
+		for (name = from; name > begin && in_name(name[-1]);)
+			name--;
+		while (to < end && in_name(*to))
+			to++;
+		n = strtod(from, NULL);
+		if (n < 0.4 || n > 700 || is_quantised(name, to))
+			continue;
+		if (only > 0 && fabs(only - n) > 0.01 * only)
+			return 0;
+		only = n;
+		if (!*words)
+			*words = words_of(name, to);
+	}
+	return only;
+}
+
+/* "8*RTX3080", "8 x 4090", "4*A100(80G)": a count before what cards are called. */
+static bool is_card(const char *p, const char *end)
+{
+	static const char *const names[] = {"RTX", "GTX", "A100", "A800", "H100", "H800", "H200", "H20", "V100", "A6000", "A40", "A10", "L40", "L20", "L4", "T4", "B200", "P100", "3080", "3090", "4080", "4090", "5080", "5090", "GPU",
+					    "NVIDIA", "Tesla", "TITAN", "Titan", "MI250", "MI300", "a100", "h100", "v100"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if ((size_t)(end - p) >= strlen(names[i]) && !memcmp(p, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+static unsigned cards_of(const struct oom_crash *c, const char *begin, const char *end)
+{
+	const double told = oom_told(c, "nproc_per_node");
+
+	if (told > 0 && told < 4096)
+		return (unsigned)told;
+	for (const char *p = begin; p < end; p++) {
+		const char *q = p;
+
+		if (!isdigit((unsigned char)*p) || (p > begin && (isalnum((unsigned char)p[-1]) || p[-1] == '.')))
+			continue;
+		while (q < end && isdigit((unsigned char)*q))
+			q++;
+		if (q - p > 3)
+			continue;
+		while (q < end && *q == ' ')
+			q++;
+		if (q < end && (*q == 'x' || *q == '*' || *q == 'X'))
+			for (q++; q < end && *q == ' ';)
+				q++;
+		else if (!(end - q > 3 && !memcmp(q, "GPUs", 4)))
+			continue;
+		if (is_card(q, end) && strtoul(p, NULL, 10) > 0)
+			return (unsigned)strtoul(p, NULL, 10);
+	}
+	return 0;
+}
+
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end)
 {
+	double n;
+
 	c->parameters = c->vocabulary = 0;
+	c->cards = cards_of(c, begin, end);
 	for (size_t i = 0; i < sizeof(leads) / sizeof(leads[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, leads[i])); p++) {
-			const double n = behind(p + strlen(leads[i]), end, &c->vocabulary);
-
+			n = behind(p + strlen(leads[i]), end, &c->vocabulary);
 			if (n > 0) {
 				c->parameters = (uint64_t)llround(n * 1e9);
 				/* who counts billions has a vocabulary */
@@ -112,4 +185,10 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 				return;
 			}
 		}
+	/* who trains says what */
+	n = oom_runtime_is(c, OOM_RUNTIME_TORCH) && c->trains ? spoken(begin, end, &c->vocabulary) : 0;
+	if (n > 0) {
+		c->parameters = (uint64_t)llround(n * 1e9);
+		c->language = true;
+	}
 }

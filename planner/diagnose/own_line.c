@@ -84,6 +84,13 @@ static const char *tail(const struct oom_span *path)
 	return p;
 }
 
+static const char *past_marks(const char *p, const char *stop)
+{
+	while (p < stop && (*p == ' ' || *p == '\t' || *p == '-' || *p == '>' || (unsigned char)*p >= 0x80))
+		p++;
+	return p;
+}
+
 /* The code below a frame: without its indentation, or an arrow and its number; what a logger put before the frame stands
  * before it too. */
 static struct oom_span code_of(const char *frame, const char *p, const char *to)
@@ -93,12 +100,12 @@ static struct oom_span code_of(const char *frame, const char *p, const char *to)
 
 	if (logged && strspn(frame, " \t") < (size_t)logged && stop - p > logged)
 		p += logged;
-	while (p < stop && (*p == ' ' || *p == '\t' || *p == '-' || *p == '>'))
-		p++;
+	/* a launcher's rank, Rich's box, the arrow and number of the line */
+	if (stop - p > 7 && !memcmp(p, "[rank", 5) && memchr(p, ' ', (size_t)(stop - p)))
+		p = memchr(p, ' ', (size_t)(stop - p));
+	p = past_marks(p, stop);
 	if (p < stop && digit(*p) && digits_end(p, stop) < stop && *digits_end(p, stop) == ' ')
-		p = digits_end(p, stop);
-	while (p < stop && (*p == ' ' || *p == '\t'))
-		p++;
+		p = past_marks(digits_end(p, stop), stop);
 	/* a mark below another's code, the next frame, the error itself */
 	return p < stop && (*p == '^' || *p == '~' || oom_text_find(p, stop, "File \"") || oom_text_find(p, stop, "Error: ")) ? (struct oom_span){p, p} :
 																(struct oom_span){p, stop};

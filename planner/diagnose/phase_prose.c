@@ -331,12 +331,30 @@ static bool part_of_training(enum oom_crash_phase phase)
 	       phase == OOM_CRASH_EVAL || phase == OOM_CRASH_SAVE;
 }
 
+/* "After training, ...", "after training is finished": it is over by then, whatever came next. */
+static bool comes_after(const char *line, const char *stop)
+{
+	static const char word[] = "fter training", *const over[] = {",", ".", ";", " is ", " was ", " finish", " complet", " end", " has "};
+	const char *const p = oom_text_find(line, stop, word), *const after = p ? p + strlen(word) : NULL;
+
+	for (size_t i = 0; after && i < COUNT(over); i++)
+		if ((size_t)(stop - after) >= strlen(over[i]) && !memcmp(after, over[i], strlen(over[i])))
+			return true;
+	return false;
+}
+
 /* Whether a line is all there is to hear: who says that he trains may say more elsewhere. */
 static bool hear(struct oom_crash *c, struct oom_crash *trains, const char *from, const char *to, bool title)
 {
 	struct oom_crash said = *c;
+	const bool spoke = by_line(&said, from, to, title);
 
-	if (!by_line(&said, from, to, title) || (trains->phase && !part_of_training(said.phase)))
+	if ((!spoke || said.phase == OOM_CRASH_TRAIN_STEP) && is_prose(from, to) && complains(from, to) && comes_after(from, to)) {
+		trains->phase = OOM_CRASH_UNKNOWN;
+		oom_phase_settle(c, OOM_CRASH_UNKNOWN, 0, "");
+		return true;
+	}
+	if (!spoke || (trains->phase && !part_of_training(said.phase)))
 		return false;
 	*(said.phase == OOM_CRASH_TRAIN_STEP ? trains : c) = said;
 	return said.phase != OOM_CRASH_TRAIN_STEP;

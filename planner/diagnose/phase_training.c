@@ -72,5 +72,9 @@ bool oom_phase_trains(const struct oom_crash *c, const char *begin, const char *
 		return true;
 	if (c->phase == OOM_CRASH_FORWARD && loops_over_training(begin, at))
 		return true;
+	/* who shows a forward pass says what it was part of */
+	said = *c;
+	if (c->phase == OOM_CRASH_FORWARD && oom_does_either(oom_program_of(c)->activity) && oom_phase_by_prose(&said, begin, at, end) && said.phase == OOM_CRASH_TRAIN_STEP)
+		return true;
 	return oom_phase_script_trains(c, begin, end);
 }

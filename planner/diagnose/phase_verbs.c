@@ -56,6 +56,8 @@ static const struct {
 	{"embedding", OOM_CRASH_INFERENCE, false},
 	{"encoding", OOM_CRASH_INFERENCE, false},
 	{"fetching", OOM_CRASH_LOAD, false},
+	{"resuming", OOM_CRASH_LOAD, false},
+	{"restoring", OOM_CRASH_LOAD, false},
 	{"calibrating", OOM_CRASH_INFERENCE, false},
 	{"initializing", OOM_CRASH_INIT, false},
 	{"initialising", OOM_CRASH_INIT, false},
@@ -117,21 +119,42 @@ static bool recomputes(const char *from, const char *at, const char *to)
 	return (to - at > 11 && !memcmp(at + 8, "ing", 3)) || oom_text_find(from, at, "radient") || oom_text_find(from, at, "ctivation");
 }
 
-/* "Writing checkpoint", "Dumping checkpoint": whatever is done with one, but for what reads it. */
+/* "Writing checkpoint", "Dumping checkpoint": what makes one. */
 static bool writes_checkpoint(const char *word, const char *p, const char *end)
 {
-	static const char *const reads[] = {"load",  "read",	 "resum",   "restor",  "us",   "start",	  "find",
-					    "fetch", "download", "initial", "convert", "runn", "evaluat", "test"};
+	static const char *const writes[] = {"writ", "dump", "sav", "stor", "export", "creat", "mak", "tak", "gather", "consolidat", "serializ", "flush", "upload", "push", "produc"};
 	const size_t n = strlen(word);
 
 	const char *const at = n < 5 || strcmp(word + n - 3, "ing") ? NULL : oom_text_find(p, end - p > 40 ? p + 40 : end, "heckpoint");
 
 	if (!at || recomputes(p, at, end))
 		return false;
-	for (size_t i = 0; i < COUNT(reads); i++)
-		if (!strncmp(word, reads[i], strlen(reads[i])))
-			return false;
-	return true;
+	for (size_t i = 0; i < COUNT(writes); i++)
+		if (!strncmp(word, writes[i], strlen(writes[i])))
+			return true;
+	return false;
+}
+
+/* "Attempting to resume", "going to load": what somebody sets out to do, as its participle. */
+static void to_verb(char *word, const char **p, const char *end)
+{
+	static const char *const sets_out[] = {"attempting", "trying", "going", "about", "preparing", "starting", "beginning"};
+	const char *from = *p;
+	char stem[WORD];
+	size_t n = 0;
+
+	if (end - from < 6 || memcmp(from, " to ", 4))
+		return;
+	for (from += 4; from < end && letter(*from) && n + 1 < WORD; from++)
+		stem[n++] = (char)(upper(*from) ? *from - 'A' + 'a' : *from);
+	n -= n > 0 && stem[n - 1] == 'e';
+	for (size_t i = 0; n > 2 && i < COUNT(sets_out); i++)
+		for (size_t k = 0; !strcmp(word, sets_out[i]) && k < COUNT(verbs); k++)
+			if (!verbs[k].over && !strncmp(verbs[k].word, stem, n) && !strcmp(verbs[k].word + n, "ing")) {
+				strcpy(word, verbs[k].word);
+				*p = from;
+				return;
+			}
 }
 
 enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *over)
@@ -148,6 +171,7 @@ enum oom_crash_phase oom_line_phase(const char *line, const char *end, bool *ove
 		for (; p < end && letter(*p) && n + 1 < WORD; p++)
 			word[n++] = (char)(upper(*p) ? *p - 'A' + 'a' : *p);
 		word[n] = 0;
+		to_verb(word, &p, end);
 		/* a word that goes on is an identifier */
 		if (p < end && (*p == '_' || *p == '(' || *p == '='))
 			continue;

@@ -17,20 +17,7 @@ static const struct {
 	{"finetune/lora.py", OOM_LEVER_ADAPTER},
 	{"lora.yaml", OOM_LEVER_ADAPTER},
 	{"train_network.py", OOM_LEVER_ADAPTER},
-	/* people's words */
-	{"with LoRA", OOM_LEVER_ADAPTER},
-	{"with Lora", OOM_LEVER_ADAPTER},
-	{"with LORA", OOM_LEVER_ADAPTER},
-	{"with lora", OOM_LEVER_ADAPTER},
-	{"train LoRA", OOM_LEVER_ADAPTER},
-	{"train Lora", OOM_LEVER_ADAPTER},
-	{"training LoRA", OOM_LEVER_ADAPTER},
-	{"training Lora", OOM_LEVER_ADAPTER},
-	{"LoRA r ", OOM_LEVER_ADAPTER},
-	{"LoRA fine", OOM_LEVER_ADAPTER},
-	{"qlora", OOM_LEVER_ADAPTER},
-	{"QLoRA", OOM_LEVER_ADAPTER},
-	{"QLORA", OOM_LEVER_ADAPTER},
+	{"peft/peft_model.py", OOM_LEVER_ADAPTER},
 	{"qlora", OOM_LEVER_QUANT},
 	{"QLoRA", OOM_LEVER_QUANT},
 	{"QLORA", OOM_LEVER_QUANT},
@@ -54,6 +41,10 @@ static const struct {
 	{"runtime/zero/partition_parameters.py", OOM_LEVER_SHARD},
 	{"runtime/zero/partitioned_param", OOM_LEVER_SHARD},
 	{"- full_shard", OOM_LEVER_SHARD},
+	/* FSDP of either kind at work, which divides parameters unless it is told otherwise; while it is made, they are whole */
+	{"fsdp/_runtime_utils.py", OOM_LEVER_SHARD},
+	{"_fsdp_param_group.py", OOM_LEVER_SHARD},
+	{"_fsdp_state.py", OOM_LEVER_SHARD},
 	{"in encode_tiled", OOM_LEVER_TILE},
 	{"in tiled_decode", OOM_LEVER_TILE},
 	{"in tiled_encode", OOM_LEVER_TILE},
@@ -83,6 +74,14 @@ static const struct {
 	{"Creating torch.float16 ZeRO", OOM_LEVER_PRECISION},
 	{"Creating torch.bfloat16 ZeRO", OOM_LEVER_PRECISION},
 };
+
+static bool any_in(const char *const *words, size_t n, const char *from, const char *to)
+{
+	for (size_t i = 0; i < n; i++)
+		if (oom_text_find(from, to, words[i]))
+			return true;
+	return false;
+}
 
 /* A sign with a folder in it, as Windows spells it; "" without one. */
 static const char *backslashed(const char *sign, char *buf, size_t size)
@@ -117,6 +116,36 @@ static void by_signs(struct oom_crash *c, const char *begin, const char *end)
 	/* 4 or 8 bits: the option that asks for it has done its work */
 	if ((c->set & OOM_SET(OOM_LEVER_QUANT)) && !oom_told(c, "load_in_4bit"))
 		oom_told_note(c, "load_in_4bit", "load_in_4bit", strlen("load_in_4bit"), "");
+}
+
+static bool alphabetic(char ch)
+{
+	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z');
+}
+
+/* "LoRA fine-tuning of a 7B model", "lora\xe5\xbe\xae\xe8\xb0\x83", "QLoRA": the word in somebody's sentence, where nothing
+ * says that it is all weights that are trained. */
+static bool speaks_of_lora(const char *begin, const char *end)
+{
+	static const char *const words[] = {"lora", "LoRA", "Lora", "LORA", "LoRa"},
+				 *const against[] = {"ithout ", "nstead of ", "han ", "no ", "not ", "works", "fine with ", "try ", "use "},
+				 *const whole[] = {"full fine", "full-fine", "full param", "full-param", "full_", "Full ", "full tun", "fullfine", "finetuning_type: full", "finetuning_type full",
+				     "train_type full", "full sft", "\xe5\x85\xa8\xe9\x87\x8f" /* all weights */, "\xe5\x85\xa8\xe5\x8f\x82"};
+
+	if (any_in(whole, COUNT(whole), begin, end))
+		return false;
+	for (size_t i = 0; i < COUNT(words); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {
+			const char *const line = oom_line_begin(begin, p), *const after = p + strlen(words[i]);
+			const bool first = p == begin || !(alphabetic(p[-1]) || strchr("_-/.", p[-1])) || (p > begin && (p[-1] == 'q' || p[-1] == 'Q'));
+
+			/* an option or a name that holds it is read as one */
+			if (first && !(after < end && (alphabetic(*after) || strchr("_-/.=:(", *after))) &&
+			    !any_in(against, COUNT(against), p - line > 14 ? p - 14 : line, oom_line_end(p, end) - p > 20 ? p + 20 : oom_line_end(p, end)) &&
+			    !oom_text_find(line, p, "Warning"))
+				return true;
+		}
+	return false;
 }
 
 /* Set by whoever started it; the message's own advice names the same words. */
@@ -176,14 +205,6 @@ static bool starts_two(const char *begin, const char *end)
 	return false;
 }
 
-static bool any_in(const char *const *words, size_t n, const char *from, const char *to)
-{
-	for (size_t i = 0; i < n; i++)
-		if (oom_text_find(from, to, words[i]))
-			return true;
-	return false;
-}
-
 /* One model after the other, or several at once: what the one before takes may still be there. Who tried several, each by
  * itself, says nothing of it. */
 static bool loads_several(const char *begin, const char *end)
@@ -225,6 +246,8 @@ void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *e
 	if (has_segments(begin, end))
 		c->set |= OOM_SET(OOM_LEVER_FRAGMENT);
 	layers(c, begin, end);
+	if (speaks_of_lora(begin, end))
+		c->set |= OOM_SET(OOM_LEVER_ADAPTER);
 	c->several = loads_several(begin, end);
 	c->moved_whole = moves_first(begin, end);
 }

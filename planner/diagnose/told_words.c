@@ -308,6 +308,9 @@ static const char *bound(const struct oom_crash *c, enum oom_lever lever, const 
 	if (((c->second_stage || c->zero) && lever == OOM_LEVER_OPTIMIZER && strstr(words, "zero_optimization")) ||
 	    (c->zero && lever == OOM_LEVER_OPTIMIZER && strstr(words, "8bit")))
 		return "offload_optimizer: {device: cpu} in zero_optimization: its states leave the card";
+	/* what is offloaded lies there */
+	if (c->zero && c->offloads && lever == OOM_LEVER_HOST && words == oom_lever_in("torch", "torch", lever))
+		return oom_lever_in("deepspeed", "torch", lever);
 	return words;
 }
 

@@ -26,6 +26,9 @@ static const struct {
 	{"img_size", TWO(LENGTH, CONTEXT), "smaller inputs"},
 	{"nput size", TWO(LENGTH, CONTEXT), "smaller inputs"},
 	{"crop size", TWO(LENGTH, CONTEXT), "smaller inputs"},
+	{"roi_size", TWO(LENGTH, CONTEXT), "smaller inputs"},
+	{"roi size", TWO(LENGTH, CONTEXT), "smaller inputs"},
+	{"atch_size to", TWO(BATCH, REQUESTS), "a smaller batch"},
 	{"esolution", TWO(LENGTH, CONTEXT), "smaller inputs"},
 	{"max_length", TWO(LENGTH, CONTEXT), "a shorter length"},
 	{"max_seq", TWO(LENGTH, CONTEXT), "a shorter length"},
@@ -124,6 +127,9 @@ static bool of_row(const char *begin, const char *end, const char *word)
 		const char *const from = oom_sentence_begin(begin, p), *const to = oom_sentence_end(p, end, 1),
 				  *const next = to + 90 < end ? to + 90 : end, *const line = oom_line_begin(begin, p);
 
+		/* the allocator's own advice */
+		if (oom_text_find(line, p, "Tried to allocate"))
+			continue;
 		/* a setting in a file or a call stands in no sentence */
 		if (p == begin || to - from < 16 || to - from > 600)
 			continue;

@@ -151,7 +151,7 @@ static const struct {
 	 OOM_CRASH_SAVE, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "fsdp", OOM_WORK_SAVING, "offload_to_cpu", TRAINING},
 	{"huggingface/transformers#26702", "[/usr/lib/python3.10/site-packages/transformers/trainer_pt_utils.py](https://localhost:8080/#) in torch_pad_and_concatenate(tensor1, tensor2)\n"
 					   "     87     # now fill\n---> 88     result = tensor1.new_full(new_shape, padding_index)\n     89     result[0] = 1\n\n" CUDA,
-	 OOM_CRASH_EVAL, OOM_PART_UNKNOWN, OOM_CAUSE_EVAL_LOGITS, "transformers", OOM_WORK_EVAL, "outputs to the host", TRAINING},
+	 OOM_CRASH_EVAL, OOM_PART_UNKNOWN, OOM_CAUSE_EVAL_LOGITS, "trainer", OOM_WORK_EVAL, "outputs go to the host", TRAINING},
 	{"a notebook's log", "9.1s 12 WARNING Bridge: generation error: " CUDA,
 	 OOM_CRASH_INFERENCE, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_INFERENCE, NULL, TRAINING},
 	{"a bug report", "File \".../train.py\", line 5, in train\n    m = self.training_step(batch)\nFile \".../attention.py\", line 13, in forward\n"

@@ -73,6 +73,31 @@ static const struct {
 	 NULL, OOM_CRASH_EVAL, "a run at work fills the card itself, whatever nvidia-smi shows"},
 	{"RuntimeError: " OLD("20.00 MiB", "4.00 GiB", "1.30 GiB", "0 bytes", "1.40 GiB") "My graphics card has 4 GB. Batch size is 1.\n", 1, "images", "end that process", "2.60 GiB of the card are neither free",
 	 NULL, NULL, OOM_CRASH_UNKNOWN, "nothing free to the byte is Windows' report of any card in use, and graphics are no graph"},
+	/* ---- adapters, sizes and cards in people's words ---- */
+	{"I get OOM in LoRA fine-tuning on two cards\n" TRACE AT("tune.py", "main", "out = model(**batch)") AT("/l/transformers/models/llama/modeling_llama.py", "forward", "y = self.mlp(x)") "RuntimeError: " CARD, 6,
+	 "quantised", "optimizer state", NULL, NULL, NULL, OOM_CRASH_FORWARD, "adapters have next to no states"},
+	{"I get OOM in full fine-tuning where LoRA works\n" TRACE AT("tune.py", "main", "loss = model(**batch).loss") AT("/l/transformers/models/llama/modeling_llama.py", "forward", "y = self.mlp(x)") "RuntimeError: " CARD,
+	 6, "smaller optimizer state", "quantised", NULL, NULL, NULL, OOM_CRASH_FORWARD, "what works is not what ran"},
+	{"FSDP training of a 13B model on 4 x 3090\n" TRACE AT("sft.py", "main", "trainer.train()") AT("/l/transformers/trainer.py", "training_step", "self.accelerator.backward(loss)")
+	 AT("/l/torch/distributed/fsdp/_runtime_utils.py", "_post_backward_hook", "_post_backward_reshard(state, handle)") NEW, 1, "optim=", "full_shard", "13 B parameters, by the model's name, x 16 bytes",
+	 NULL, "trainer", OOM_CRASH_BACKWARD, "13e9 x 16 / 4 = 48.4 GiB a card"},
+	{"A 7B student and a 70B teacher in one training\n" TRACE AT("sft.py", "main", "loss.backward()") BACKWARD "RuntimeError: " CARD, 6, "halve the micro-batch", NULL, NULL, "B parameters", NULL,
+	 OOM_CRASH_BACKWARD, "two sizes are none"},
+	{TRACE AT("run.py", "main", "trainer.evaluate()") "[/l/transformers/trainer_pt_utils.py](x) in torch_pad_and_concatenate(a, b)\n---> 88     result = a.new_full(shape, i)\nOutOfMemoryError: " CARD, 1,
+	 "eval_accumulation_steps", NULL, NULL, NULL, "trainer", OOM_CRASH_EVAL, "the Trainer's helpers are the Trainer"},
+	{"With torchtune on eight cards\n[rank1]:   File \"/l/torch/distributed/_composable/fsdp/_fsdp_param_group.py\", line 7, in pre_forward\n[rank1]:     self.wait_for_unshard()\n[rank1]: " NEW, 6,
+	 "enable_activation_checkpointing", "full_finetune_distributed", NULL, NULL, "torchtune", OOM_CRASH_FORWARD, "sharded already, whatever the name of FSDP's package"},
+	/* ---- states are made when activations are gone ---- */
+	{TRACE AT("fit.py", "step", "optimizer.step()") AT("/l/torch/optim/adamw.py", "_init_group", "state[\"exp_avg_sq\"] = torch.zeros_like(") "RuntimeError: " CARD, 2, "8-bit", "micro-batch", NULL, NULL,
+	 NULL, OOM_CRASH_OPTIMIZER, "no batch is small enough for states"},
+	/* ---- what is read, what came after, what the message itself says ---- */
+	{"[INFO] Attempting to resume from run/checkpoint-22\n[INFO] [launch.py:178:sigkill_handler] Killing subprocess 97\n[ERROR] [launch.py:184] ['python', 'fit.py', '--deepspeed', 'ds.json'] exits with return code = -9\n",
+	 1, "reads the whole model", "stage3_gather", NULL, NULL, NULL, OOM_CRASH_LOAD, "who resumes from a checkpoint writes none"},
+	{"Segmenting with monailabel\nAfter training, a click on RUN gives me an OOM error. I tried a smaller `roi_size`, and still get:\ntorch.cuda.OutOfMemoryError: "
+	 OLD("8.25 GiB", "7.92 GiB", "440.00 MiB", "6.60 GiB", "470.00 MiB"), 3, "sliding_window_inference", "micro-batch", "tried without success, by the text: smaller inputs", "allocator settings, ", "monai",
+	 OOM_CRASH_UNKNOWN, "what came after the training was none; the allocator's advice was not tried"},
+	{"[rank1]: /w/my_net/net.py:475 in forward\n[rank1]: \xe2\x94\x82 \xe2\x9d\xb1  475 \xe2\x94\x82   y = self.dense(x)\n[rank1]: OutOfMemoryError: " CARD, 6, "halve the micro-batch", NULL,
+	 "in forward: y = self.dense(x)", NULL, NULL, OOM_CRASH_FORWARD, "a box behind a rank"},
 	/* ---- GRPO beside an engine, without a message ---- */
 	{"swift rlhf --rlhf_type grpo --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.6 --gradient_checkpointing_kwargs '{\"use_reentrant\": true}'\nGRPO training is sometimes OOM\n"
 	 "CUDA out of memory\n", 6, "--vllm_gpu_memory_utilization 0.6 -> 0.5", "--gradient_checkpointing true", "gradient checkpointing", NULL, "swift", OOM_CRASH_TRAIN_STEP,
