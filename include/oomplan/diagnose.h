@@ -68,7 +68,7 @@ enum oom_crash_part {
 	OOM_PART_UNKNOWN, OOM_PART_LOGITS, OOM_PART_SCORES, OOM_PART_KV, OOM_PART_SCRATCH, OOM_PART_WEIGHTS,
 	OOM_PART_STATES, OOM_PART_GATHERED, OOM_PART_BUCKET, OOM_PART_IMAGE, OOM_PART_LOSS, OOM_PART_TRACE, OOM_PART_SAMPLER, OOM_PART_NODE, OOM_PART_RESTORED,
 	OOM_PART_WARMUP, OOM_PART_ENGINE, OOM_PART_GRAPHS, OOM_PART_SCALED, OOM_PART_PAIRS, OOM_PART_EDGES, OOM_PART_MAPS, OOM_PART_TEMPORARIES, OOM_PART_RAYS, OOM_PART_JOINED, OOM_PART_POINTS,
-	OOM_PART_INPUT, OOM_PART_ENCODED, OOM_PART_FIXED, OOM_PART_MERGED, OOM_PART_CONTEXT, OOM_PARTS
+	OOM_PART_INPUT, OOM_PART_ENCODED, OOM_PART_FIXED, OOM_PART_MERGED, OOM_PART_CONTEXT, OOM_PART_EXCHANGED, OOM_PARTS
 };
 
 /* What a model works on, by the words around the message; those that are rarer stand first. */
@@ -107,6 +107,7 @@ struct oom_crash {
 	struct oom_verdict cause[OOM_CRASH_CAUSES];
 	size_t n_causes;
 	uint64_t line;                          /* the line on which the message begins */
+	uint64_t prefill_tokens;                /* so many did not fit a server's trial run, by its message; 0: it does not say */
 	uint64_t advised_tokens;                /* the length that the server says would fit; 0: none */
 	/* from a block of nvidia-smi's in the text: the fullest card and its largest process; pid 0: none */
 	struct {
@@ -115,6 +116,7 @@ struct oom_crash {
 		uint64_t process_bytes;
 		char name[40];
 	} smi;
+	double padding;                         /* how many times as large a TPU's tiles make that buffer; 0: not said */
 	char largest[160];                      /* the largest buffer in XLA's list, or "" */
 	/* what a server's log says its budget consists of, and how the program went on after the refusal, as printed;
 	 * or "" */

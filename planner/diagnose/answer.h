@@ -19,7 +19,7 @@ static inline bool oom_does_either(enum oom_activity a)
 	return a == OOM_ACTIVITY_EITHER || a == OOM_ACTIVITY_LIBRARY;
 }
 
-enum { OOM_PROGRAM_MARKS = 14, OOM_PROGRAM_BASES = 8 };
+enum { OOM_PROGRAM_MARKS = 18, OOM_PROGRAM_BASES = 8 };
 struct oom_program {
 	const char *name;       /* "vllm"; "": none showed, the runtime speaks */
 	const char *title;      /* of a sentence: "vLLM" */
@@ -171,6 +171,7 @@ void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const 
  * this process's own; a lever that changes nothing here; one that the run has already. */
 bool oom_takes_share(const struct oom_crash *c);
 bool oom_mostly_own(const struct oom_crash *c);
+bool oom_few_tokens(const struct oom_crash *c);
 bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum oom_lever l);
 bool oom_lever_is_set(const struct oom_crash *c, enum oom_lever l);
 /* fixes_open.c: where the text does not say what ran. */

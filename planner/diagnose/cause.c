@@ -286,38 +286,6 @@ static void smi_says(struct oom_crash *c)
 	oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, early ? 0.7 : c->phase == OOM_CRASH_UNKNOWN ? 0.55 : 0.4, "nvidia-smi shows the card full");
 }
 
-/* "total += loss": each step's graph hangs on the sum, and all its activations with it. */
-static bool sums_graphs(const struct oom_crash *c)
-{
-	static const char *const numbers[] = {".item()", ".detach()", "float(", ".data", ".cpu()", NULL};
-	const char *const code = strstr(c->own_line, ": "), *const sum = code ? strstr(code, "loss += ") : NULL;
-
-	for (size_t i = 0; sum && numbers[i]; i++)
-		if (strstr(sum, numbers[i]))
-			return false;
-	return sum != NULL;
-}
-
-/* "my GPU keeps using more memory with each iteration": who watched it says more than one message can. */
-static bool said_to_grow(const char *begin, const char *end)
-{
-	static const char *const said[] = {"keeps increas", "keep increas", "keeps grow", "keep grow", "keeps ris", "gradually increas", "slowly increas", "continuously increas",
-					   "continues to increas", "continues to grow", "emory leak", "more and more memory", "more memory with each", "more memory with every",
-					   "more memory each", "more memory every", "increases every", "increases with each", "increases with every", "increases after each",
-					   "increases after every", "grows with each", "grows with every", "grows every", "been increasing", "increasing as", "increases as", "increases over time",
-					   "increase over time", "grows over time", "increases gradually", "increasing gradually", "is increasing", "leakage", "is leaking", "not released", "not being released"};
-
-	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
-		for (const char *p = begin; (p = oom_text_find(p, end, said[i])); p++) {
-			const char *const line = oom_line_begin(begin, p);
-
-			if ((oom_text_find(line, oom_line_end(p, end), "emory") || oom_text_find(line, oom_line_end(p, end), "GPU usage") || oom_text_find(line, oom_line_end(p, end), "VRAM")) &&
-			    !oom_text_find(line, p, "batch size increas") && !oom_text_find(line, p, "Warning"))
-				return true;
-		}
-	return false;
-}
-
 /* Where the part of the run tells, before the numbers do. */
 static void of_phase(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
@@ -328,10 +296,7 @@ static void of_phase(struct oom_crash *c, const char *begin, const char *at, con
 	    oom_text_find(begin, end, "skipping batch") || c->ooms > 1)
 		oom_cause_say(c, OOM_CAUSE_LONGEST_BATCH, 0.75,
 			      "training recovered from it and went on: only some batches do not fit");
-	if (sums_graphs(c))
-		oom_cause_say(c, OOM_CAUSE_LEAK, 0.5, "a loss is added up with its graph, which keeps every step's activations if the sum outlives the step");
-	else if (said_to_grow(begin, end))
-		oom_cause_say(c, OOM_CAUSE_LEAK, 0.55, "the text says that memory grows from step to step");
+	oom_causes_of_growth(c, begin, at, end);
 	if (c->phase == OOM_CRASH_OPTIMIZER)
 		oom_cause_say(c, OOM_CAUSE_STEP_2, 0.4, "the optimizer's state is made in the first step");
 }

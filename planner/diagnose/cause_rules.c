@@ -79,6 +79,8 @@ const struct oom_cause_rule oom_causes_named[] = {
 	RULE("exit-137-error", 0, NULL, IN(ANY), CAUSE(UNKNOWN), 0.5,
 	 "a SIGKILL that Kubernetes did not call OOMKilled: a probe, an eviction or a child of the container", .more = true),
 	RULE("exit-137-error", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.4, "137 is 128 + SIGKILL, which the kernel's OOM killer sends"),
+	RULE("exit-137", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.75,
+	 "137 is 128 + SIGKILL, which the kernel's OOM killer sends; so may a limit, a probe or a person"),
 	/* of the host, though the message is the device's or the disk's */
 	RULE("errno-28", 0, "SemLock", IN(NEAR), CAUSE(SHM), 0.8, dev_shm),
 	RULE("errno-28", 0, "/dev/shm", IN(NEAR), CAUSE(SHM), 0.8, dev_shm),

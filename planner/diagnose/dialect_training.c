@@ -48,7 +48,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(FRAGMENT) = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF since 2.9)",
 	  L(SPLIT) = "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,garbage_collection_threshold:0.8 (expandable_segments needs Linux and PyTorch 2.1), and "
 	      "torch.cuda.empty_cache() between phases",
-	  L(LOAD_SMALL) = "a smaller model, or layers on the host (device_map with max_memory): in 4 bits the weights do not fit either; an older"
+	  L(LOAD_SMALL) = "a smaller model or fewer bits, or layers on the host (device_map with max_memory): quantised as they are the weights did not fit either; an older"
 			  " release may unpack them to 16 bits while it loads (mixtures of experts), a newer one need not",
 	  L(PAGEFILE) = "a larger page file (System, Advanced, Virtual memory) or more RAM: Windows promises no more than both together; close"
 			" what else is open",

@@ -66,7 +66,7 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 	else if (oom_weights_too_large(c, work) && (out = evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
 			 "not hold them, whatever the batch", parameters / 1e9, each,
-			 each > 2 ? "weights, gradients, AdamW's states" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib);
+			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib);
 }
 
 /* A shape that is printed: of TensorFlow's three and more dimensions the first is the batch, of an array of the host's as a
@@ -74,7 +74,7 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *a)
 {
 	const bool graph = oom_runtime_is(c, OOM_RUNTIME_GRAPH), array = oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && oom_runtime_is(c, OOM_RUNTIME_HOST);
-	char *const out = c->first_dimension && (graph || array) ? evidence_slot(a) : NULL;
+	char *const out = c->first_dimension && (graph || array) && c->part != OOM_PART_JOINED ? evidence_slot(a) : NULL;
 
 	if (out && c->image[0])
 		snprintf(out, sizeof(a->evidence[0]), "that shape is %" PRId64 " image%s of %" PRId64 " x %" PRId64 " pixels: scaled down or cropped before it goes in, "
@@ -182,6 +182,17 @@ static void tokens(const struct oom_crash *c, struct oom_crash_answer *a)
 		snprintf(each, sizeof(each), ", %.0f of each of the batch's %.0f", rows / batch, batch);
 	snprintf(out, size, "with %" PRIu64 " words in the vocabulary, by the model's name, it is the fp32 logits of about %.0f tokens%s (of 16 bits: twice as many)",
 		 c->vocabulary, rows, each);
+}
+
+/* What a server's trial run or a TPU's tiles say by themselves. */
+static void by_counts(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	char *out;
+
+	if (oom_few_tokens(c) && (out = evidence_slot(a)) != NULL)
+		snprintf(out, sizeof(a->evidence[0]), "%" PRIu64 " tokens at once need next to nothing: it is the weights, or somebody else, that fill the card", c->prefill_tokens);
+	if (c->padding >= 2 && (out = evidence_slot(a)) != NULL)
+		snprintf(out, sizeof(a->evidence[0]), "%.0f times the bytes of that buffer are padding: a TPU lays the last two dimensions out in tiles of 8 x 128", c->padding);
 }
 
 /* The likeliest cause's own evidence, what asked, and the line of the user's that led to it. */
@@ -294,6 +305,7 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 	what_asked(c, cause, a);
 	weights(c, work, cause, a);
 	first_dimension(c, a);
+	by_counts(c, a);
 	of_request(c, cause, a);
 	tokens(c, a);
 	outside(c, cause, a);

@@ -141,6 +141,8 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	/* one tensor larger than the card: nothing but that tensor helps; of a convolution its part says so */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING))
 		add(c, a, "", c->phase == OOM_CRASH_TO_DEVICE && c->part != OOM_PART_INPUT ? OOM_LEVER_WIDE : c->part == OOM_PART_LOSS ? OOM_LEVER_SHAPES : OOM_LEVER_LIMIT);
+	if (of_memory && c->padding >= 2)
+		oom_fix_add(a, "", "lay that array out with a long dimension last (a transpose or reshape before it): its last dimension is filled up to 128, and most of it is padding");
 	/* the largest batch of a model that sees is one of images */
 	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
 		add(c, a, "", OOM_LEVER_PIXELS);
@@ -158,7 +160,8 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 		add(c, a, "", OOM_LEVER_PIXELS);
 	/* nothing shows what asked: an input far longer or larger than the others */
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && !part && c->part == OOM_PART_UNKNOWN && oom_one_is_large(c) && !oom_takes_share(c) && !c->language &&
-	    !c->traceback && !oom_alone_too_large(c))
+	    /* frames of those two show how a program is run, not what is in it */
+	    (!c->traceback || oom_runtime_is(c, OOM_RUNTIME_GRAPH | OOM_RUNTIME_EXECUTABLE)) && !oom_alone_too_large(c))
 		add(c, a, "", OOM_LEVER_CONTEXT);
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c)) {
 		if (oom_lever_pointless(c, cause, OOM_LEVER_LONGEST) && oom_own_script(c) && !part)

@@ -27,6 +27,13 @@ static bool work_trains(const struct oom_crash *c)
 	return oom_crash_work(c) == OOM_WORK_TRAINING;
 }
 
+/* A server's trial run that is as small as it gets, by a judgement: what a layer makes of 1024 tokens, 8192 wide and four
+ * times that inside, is 64 MiB in 16 bits. */
+bool oom_few_tokens(const struct oom_crash *c)
+{
+	return c->prefill_tokens && c->prefill_tokens <= 1024;
+}
+
 /* Nothing of it was at work. */
 bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum oom_lever l)
 {
@@ -58,6 +65,12 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	if (l == OOM_LEVER_PLACE && c->part == OOM_PART_WEIGHTS)
 		return true;
 	if (c->part == OOM_PART_FIXED && (l == OOM_LEVER_REQUESTS || l == OOM_LEVER_CONTEXT))
+		return true;
+	/* what is joined is as large as all inputs together, whatever the batch */
+	if (c->part == OOM_PART_JOINED && oom_runtime_is(c, OOM_RUNTIME_GRAPH) && (l == OOM_LEVER_REQUESTS || l == OOM_LEVER_QUANT || l == OOM_LEVER_OFFLOAD || l == OOM_LEVER_CONTEXT))
+		return true;
+	/* activations of so few tokens are some ten MiB: no fewer make room */
+	if (oom_few_tokens(c) && (l == OOM_LEVER_REQUESTS || l == OOM_LEVER_CONTEXT || l == OOM_LEVER_KV))
 		return true;
 	/* images of one size have no longest */
 	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l) && c->task != OOM_TASK_AUDIO)

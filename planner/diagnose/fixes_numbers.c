@@ -77,7 +77,7 @@ double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, do
 			  !(c->set & (OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_OPTIMIZER)));
 	const double cards = oom_told(c, "tensor_parallel_size");
 
-	*each = full && work == OOM_WORK_TRAINING ? 16 : oom_told(c, "load_in_8bit") > 0 ? 1 : 2;
+	*each = full && work == OOM_WORK_TRAINING ? 16 : oom_told(c, "load_in_8bit") > 0 ? 1 : oom_told(c, "whole_dtype") > 0 ? 4 : 2;
 	if (divided(c) && work == OOM_WORK_TRAINING)
 		/* stage 2 leaves every rank its weights of 2 bytes */
 		return (double)c->parameters * (c->second_stage ? 2 + (*each - 2) / c->cards : *each / c->cards);

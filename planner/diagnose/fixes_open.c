@@ -24,6 +24,8 @@ static void of_part(const struct oom_crash *c, struct oom_crash_answer *a)
 bool oom_one_is_large(const struct oom_crash *c)
 {
 	return oom_alone_too_large(c) || oom_dwarfs_the_rest(c) ||
+	       /* where the card is not said: more than half of most */
+	       (!c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_TRIED] && !oom_format_is(c, OOM_FORMAT_PROGRAM) && c->bytes[OOM_CRASH_TRIED] >= (uint64_t)8 << 30) ||
 	       (c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30 &&
 		c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL] / 4);
 }

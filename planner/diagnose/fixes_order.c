@@ -114,6 +114,8 @@ static const enum oom_lever of_states_made[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
 
+/* Weights come to the card layer by layer: what fills it are the samples that run through them. */
+static const enum oom_lever of_calibrations[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(CONTEXT), V(OFFLOAD));
 static const enum oom_lever of_evaluations[OOM_MAX_LEVERS] = DO(V(EVAL_BATCH), V(EVAL));
 /* A sum that keeps graphs if it outlives the step: nobody said that it does. */
 static const enum oom_lever of_sums[OOM_MAX_LEVERS] = DO(V(LEAK), V(BATCH), V(PRECISION));
@@ -293,9 +295,13 @@ static const enum oom_lever *of_setup(const struct oom_crash *c, enum oom_cause 
 /* The same of what infers or serves. */
 static const enum oom_lever *of_run(const struct oom_crash *c, enum oom_crash_work work)
 {
-	if (oom_lever_own(c, OOM_LEVER_TILE))
+	const bool compiled = oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE);
+
+	if (work == OOM_WORK_INFERENCE && oom_dialect_rests_on(oom_program_of(c)->dialect, "quantisers"))
+		return of_calibrations;
+	if (oom_lever_own(c, OOM_LEVER_TILE) && !compiled)
 		return c->phase == OOM_CRASH_INFERENCE && draws_many(c) ? of_many_pictures : of_pictures;
-	if (!oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV))
+	if (!oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV) && !compiled)
 		return c->phase == OOM_CRASH_UNKNOWN && c->part == OOM_PART_UNKNOWN ? of_layers_or_cache : of_layers;
 	if (work != OOM_WORK_INFERENCE)
 		return NULL;

@@ -79,7 +79,7 @@ static const struct oom_format formats[] = {
 	/* the engine tries its largest batch beside weights and cache: what it takes must be less, not more */
 	ROW("vllm-sampler-warmup", 0, 0, NULL, NULL, .ran_out_of = "had no room for its largest batch beside weights and KV cache", .first = {OOM_LEVER_REQUESTS, OOM_LEVER_ROOM, OOM_LEVER_CONTEXT}),
 	ROW("tgi-prefill-budget", 0, 0, NULL, NULL, .ran_out_of = "had no room for the largest prefill it was told to allow, which it tries when it starts",
-	    .first = {OOM_LEVER_REQUESTS, OOM_LEVER_CONTEXT, OOM_LEVER_QUANT, OOM_LEVER_SPREAD}),
+	    .first = {OOM_LEVER_REQUESTS, OOM_LEVER_CONTEXT, OOM_LEVER_QUANT, OOM_LEVER_SPREAD, OOM_LEVER_OTHERS}),
 	ROW("paddle", OOM_FORMAT_ADVISES, 0, NULL, NULL),
 	ROW("onnxruntime", OOM_FORMAT_NODE, 0, NULL, NULL),
 	ROW("lmcache-pool", 0, 0, "a larger pool: max_local_cpu_size (LMCACHE_MAX_LOCAL_CPU_SIZE) in GB of the host, or pd_buffer_size in bytes",

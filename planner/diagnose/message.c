@@ -117,6 +117,8 @@ static void advice(struct oom_crash *c, const char *begin, const char *at, const
 		if (p && !c->advised_tokens)
 			c->advised_tokens = strtoull(p + strlen(words[i]), NULL, 10);
 	}
+	p = oom_text_find(at, oom_line_end(at, end), "enough memory to handle ");
+	c->prefill_tokens = p ? strtoull(p + strlen("enough memory to handle "), NULL, 10) : 0;
 	p = oom_text_find(begin, at, "] and sizes[(");
 	if (p)
 		c->host_states = strtoull(p + 13, NULL, 10);

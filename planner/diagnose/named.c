@@ -99,6 +99,42 @@ static double behind(const char *p, const char *end, uint64_t *words)
 	return to - p < 3 || is_quantised(p, to) ? 0 : billions(p, to);
 }
 
+/* What people call the size of a model: "a 7B model", "(175B params)", "13B-parameter". */
+static bool is_size(const char *p, const char *end)
+{
+	static const char *const nouns[] = {"model", "param", "llama", "Llama", "LLM", "checkpoint"};
+
+	p += p < end && (*p == ' ' || *p == '-');
+	for (size_t i = 0; i < sizeof(nouns) / sizeof(nouns[0]); i++)
+		if ((size_t)(end - p) >= strlen(nouns[i]) && !memcmp(p, nouns[i], strlen(nouns[i])))
+			return true;
+	return false;
+}
+
+/* The one size that is spoken of, in a line that says nothing of fewer bits; 0: none, or two that differ. */
+static double called(const char *begin, const char *end, bool *language)
+{
+	double found = 0;
+
+	for (const char *p = begin; p < end; p++) {
+		const char *const line = oom_line_begin(begin, p);
+		char *after;
+		double n;
+
+		if (!isdigit((unsigned char)*p) || (p > begin && (isalnum((unsigned char)p[-1]) || strchr("._-/", p[-1]))))
+			continue;
+		n = strtod(p, &after);
+		if (after < end && (*after == 'B' || *after == 'b') && n >= 0.1 && n < 3000 && is_size(after + 1, end)) {
+			*language = true;
+			if (is_quantised(line, oom_line_end(p, end)) || (found > 0 && fabs(found - n) > 0.01))
+				return 0;
+			found = n;
+		}
+		p = after - 1;
+	}
+	return found;
+}
+
 /* The one size that a text speaks of, in a name or in a sentence; 0: none, or several. */
 static double spoken(const char *begin, const char *end, uint64_t *words)
 {
@@ -186,7 +222,7 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 			}
 		}
 	/* who trains says what */
-	n = oom_runtime_is(c, OOM_RUNTIME_TORCH) && c->trains ? spoken(begin, end, &c->vocabulary) : 0;
+	n = oom_runtime_is(c, OOM_RUNTIME_TORCH) && c->trains ? spoken(begin, end, &c->vocabulary) : called(begin, end, &c->language);
 	if (n > 0) {
 		c->parameters = (uint64_t)llround(n * 1e9);
 		c->language = true;

@@ -15,6 +15,20 @@ static void allocating_before(struct oom_crash *c, const char *begin, const char
 		c->gpu_index = strtol(device + 10, NULL, 10);
 }
 
+/* A layer above repeats a refusal without its size: that stands on one of the lines before, the nearest first. */
+static void allocating_above(struct oom_crash *c, const char *begin, const char *at)
+{
+	const char *from = oom_line_begin(begin, at);
+
+	for (int n = 0; n < 12 && from > begin && !c->known[OOM_CRASH_TRIED]; n++) {
+		const char *const to = from - 1;
+
+		from = oom_line_begin(begin, to);
+		if (oom_text_find(from, to, "allocating ") && oom_text_find(from, to, "on device "))
+			allocating_before(c, begin, to);
+	}
+}
+
 /* ggml names the buffer and its size on one of the lines around: "failed to allocate CUDA0 buffer of
  * size 151851674624", "failed to allocate buffer, size = 8192.00 MiB", "buffer 'data' size 100 is
  * larger than buffer maximum of 50". */
@@ -230,6 +244,7 @@ static void read_ggml(struct oom_crash *c, const struct oom_excerpt *p)
 	allocating_before(c, p->begin, p->at);
 	if (!c->known[OOM_CRASH_TRIED])
 		oom_number_follows(c, OOM_CRASH_TRIED, p->after, p->stop, "buffer of size", true);
+	allocating_above(c, p->begin, p->at);
 }
 
 static void read_ggml_buffer(struct oom_crash *c, const struct oom_excerpt *p)

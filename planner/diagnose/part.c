@@ -16,6 +16,7 @@ static const struct oom_part parts[OOM_PARTS] = {
 	[OOM_PART_STATES] = {"the optimizer's states or its temporaries", OOM_LEVER_OPTIMIZER, 0},
 	[OOM_PART_TEMPORARIES] = {"temporaries of the optimizer, which works on all parameters at once (foreach)", OOM_LEVER_FOREACH, 0},
 	[OOM_PART_GATHERED] = {"parameters or gradients gathered from the other ranks", OOM_LEVER_GATHER, 0},
+	[OOM_PART_EXCHANGED] = {"activations gathered from the other ranks of its group", 0, 0},
 	[OOM_PART_BUCKET] = {"a bucket for gradients that are reduced over the ranks: its size is the configuration's", OOM_LEVER_COLLECTIVE, 0},
 	[OOM_PART_TRACE] = {"a trace for export: the model runs once with its dummy inputs, beside all its weights", 0, 0},
 	[OOM_PART_SAMPLER] = {"the sampler's model itself, not the decoder of its result", 0, 0},
@@ -261,6 +262,12 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	} else if (*c->largest) {
 		c->part = oom_part_near(c->largest, c->largest + strlen(c->largest), false, tried);
 	}
+	/* convolutions over time: of what draws, its decoder of video has them */
+	if (c->part == OOM_PART_MAPS && oom_lever_own(c, OOM_LEVER_TILE) && c->phase != OOM_CRASH_UNKNOWN && !c->trains && oom_text_find(begin, line, "F.conv3d("))
+		c->part = OOM_PART_IMAGE;
+	/* a server's parameters stay where they are, each rank its own */
+	if (c->part == OOM_PART_GATHERED && oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
+		c->part = OOM_PART_EXCHANGED;
 	/* without a vocabulary it is a loss, if anything is learnt */
 	if (c->part == OOM_PART_LOGITS && !c->language)
 		c->part = c->phase == OOM_CRASH_INFERENCE || c->phase == OOM_CRASH_EVAL ? OOM_PART_UNKNOWN : OOM_PART_LOSS;

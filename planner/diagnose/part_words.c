@@ -176,6 +176,8 @@ static const struct {
 	{"init_process_group(", OOM_PART_CONTEXT},
 	{"in init_process_group", OOM_PART_CONTEXT},
 	{"initialize_optimizer_states", OOM_PART_STATES},
+	/* exllamav2/cache.py */
+	{"in create_state_tensors", OOM_PART_KV},
 	/* DeepSpeed's engine has the weights by then: it makes fp32 copies and states */
 	{"in _configure_zero_optimizer", OOM_PART_STATES},
 	/* peft/tuners, and scripts around it */

@@ -313,7 +313,8 @@ static void around_node(struct oom_crash *c, const char *begin, const char *at, 
 	struct oom_crash said = *c;
 
 	said.phase = OOM_CRASH_UNKNOWN;
-	if (c->phase == OOM_CRASH_FORWARD && (by_frames(&said, begin, at, end) || oom_phase_by_command(&said, begin, end) || oom_phase_by_script(&said, begin, end)) &&
+	if (c->phase == OOM_CRASH_FORWARD && (by_frames(&said, begin, at, end) || oom_phase_by_command(&said, begin, end) || oom_phase_by_script(&said, begin, end) ||
+					      oom_phase_by_prose(&said, begin, at, end)) &&
 	    (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL))
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
 }

@@ -74,6 +74,12 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"initialize_cache", OOM_CRASH_INIT},
 	{"capture_model", OOM_CRASH_INIT},
 	{"check_enough_kv_cache", OOM_CRASH_INIT},
+	/* exllamav2/cache.py: the whole cache, once the weights are there */
+	{"in create_state_tensors", OOM_CRASH_INIT},
+	/* monai/data/dataset.py: transforms whose results are kept, before any model runs */
+	{"in _fill_cache", OOM_CRASH_DATA},
+	{"in _load_cache_item", OOM_CRASH_DATA},
+	{"in apply_transform", OOM_CRASH_DATA},
 	/* loading */
 	{"set_module_tensor_to_device", OOM_CRASH_LOAD},
 	{"_load_state_dict_into", OOM_CRASH_LOAD},

@@ -156,6 +156,22 @@ bool oom_phase_script_trains(const struct oom_crash *c, const char *begin, const
 	return oom_phase_by_script(&said, begin, end) && said.phase == OOM_CRASH_TRAIN_STEP;
 }
 
+/* Code that somebody shows goes on behind the line that loads: which of its calls failed it does not say. */
+static bool goes_on(const char *from, const char *to, const char *end)
+{
+	static const char *const loads[] = {".from_pretrained(", ".from_preset(", "load_checkpoint(", " torch.load("},
+				 *const calls[] = {".quantize(", ".generate(", "oneshot(", ".train(", ".fit(", ".chat(", ".encode(", ".predict(", "= model(", "= pipe(", "= pipeline(", "(**inputs"};
+	/* a comment above the line: "# Load model" */
+	bool load = *from == '#';
+
+	for (size_t i = 0; i < COUNT(loads); i++)
+		load |= oom_text_find(from, to, loads[i]) != NULL;
+	for (size_t i = 0; load && i < COUNT(calls); i++)
+		if (oom_text_find(to, end, calls[i]))
+			return true;
+	return false;
+}
+
 /* Words of a log's lines, from the message's own line backwards: what a run said last is what it
  * was doing.  Where none speaks, those behind it, as of progress bars that are printed late. */
 bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at, const char *end)
@@ -183,7 +199,7 @@ bool oom_phase_by_nearest(struct oom_crash *c, const char *begin, const char *at
 		/* a bar that has reached its end is of what is over */
 		if (!over && (oom_phase_by_word(c, oom_phase_of_words, from, to, 0.6) ||
 			      (verb != OOM_CRASH_UNKNOWN && oom_phase_settle(c, verb, 0.6, "what the log says it is doing"))) &&
-		    !(done & 1u << c->phase) && !(c->phase == OOM_CRASH_LOAD && oom_text_find(from, to, "100%")))
+		    !(done & 1u << c->phase) && !(c->phase == OOM_CRASH_LOAD && goes_on(from, to, end)) && !(c->phase == OOM_CRASH_LOAD && oom_text_find(from, to, "100%")))
 			return true;
 		oom_phase_settle(c, OOM_CRASH_UNKNOWN, 0, "");
 		to = from > begin ? from - 1 : begin;
@@ -205,4 +221,10 @@ bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, 
 
 	return (running_bar(line, stop) && oom_phase_by_word(c, oom_phase_of_words, line, stop, 0.65)) ||
 	       (above < line && running_bar(above, line) && oom_phase_by_word(c, oom_phase_of_words, above, line, 0.65));
+}
+
+void oom_phase_of_weights(struct oom_crash *c)
+{
+	if (c->phase == OOM_CRASH_INFERENCE && c->phase_confidence <= 0.6 && !c->traceback && oom_weights_too_large(c, OOM_WORK_INFERENCE))
+		oom_phase_settle(c, OOM_CRASH_LOAD, 0.6, "weights that are larger than the card");
 }

@@ -184,14 +184,15 @@ static const struct connective told[] = {
 /* what somebody set out to do: it may be over */
 static const struct connective meant[] = {{"ry to ", 2}, {"rying to ", 2}, {"ried to ", 2}, {" to ", 1}};
 
-/* The part of a sentence that stands before p. */
+/* The part of a sentence that stands before p; what stands before a "but" is another. */
 static const char *clause_of(const char *line, const char *p)
 {
-	const char *q = p;
+	const char *q = p, *but;
 
 	while (q > line && !ends_phrase(q[-1]))
 		q--;
-	return q;
+	but = oom_text_last(q, p, " but ");
+	return but ? but + 5 : q;
 }
 
 /* "Validation fails with": the word before. */

@@ -153,6 +153,9 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"nested_concat(", OOM_CRASH_EVAL},
 	{"Prediction on device was unsuccessful", OOM_CRASH_INFERENCE},
 	{"modelInstanceState", OOM_CRASH_INIT},
+	/* Triton's back ends: the weights of a model are read when it, or an instance of it, is made */
+	{"TRITONBACKEND_ModelInitialize", OOM_CRASH_LOAD},
+	{"TRITONBACKEND_ModelInstanceInitialize", OOM_CRASH_LOAD},
 	{"IExecutionContext creation", OOM_CRASH_INIT},
 	{"VAE decoding", OOM_CRASH_INFERENCE},
 	{"Loading checkpoint shards", OOM_CRASH_LOAD},
@@ -330,5 +333,7 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	/* who names an optimizer or its rate trains */
 	{"AdamW", OOM_CRASH_TRAIN_STEP}, {"learning_rate", OOM_CRASH_TRAIN_STEP}, {"learning rate", OOM_CRASH_TRAIN_STEP},
 	{"enerat", OOM_CRASH_INFERENCE}, {"prompt", OOM_CRASH_INFERENCE},
+	/* whoever calls a model through one has it served */
+	{" api", OOM_CRASH_INFERENCE}, {" API", OOM_CRASH_INFERENCE},
 	{NULL, OOM_CRASH_UNKNOWN},
 };

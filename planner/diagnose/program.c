@@ -126,7 +126,7 @@ static const struct oom_program programs[] = {
 	{"torchtune", "torchtune", OOM_ACTIVITY_TRAINS, "torchtune", {"@torchtune", "tune run", "torchtune"}, NULL, {"fsdp"}},
 	{"whisper", "Whisper", OOM_ACTIVITY_INFERS, "whisper", {"@whisper", "@faster_whisper", "@whisperx", "whisperjav", "insanely-fast-whisper", "whisper-ctranslate2", "Faster-Whisper"}, NULL, {NULL}},
 	{"quantiser", "the quantiser", OOM_ACTIVITY_INFERS, "quantisers",
-	 {"@awq", "@auto_gptq", "@gptqmodel", "@llmcompressor", "@optimum/gptq", "@auto_round", "@hqq", "llmcompressor", "llm-compressor", "AWQModifier", "GPTQModifier", "autoawq", "AutoAWQ"}, NULL, {NULL}},
+	 {"@awq", "@auto_gptq", "@gptqmodel", "@llmcompressor", "@optimum/gptq", "@auto_round", "@hqq", "llmcompressor", "llm-compressor", "AWQModifier", "GPTQModifier", "autoawq", "AutoAWQForCausalLM.from_pretrained", "AutoAWQ", "BaseQuantizeConfig", "GPTQConfig(bits", ".save_quantized("}, NULL, {NULL}},
 	{"diffusers", "Diffusers", OOM_ACTIVITY_EITHER, "diffusers", {"@diffusers/pipelines", "diffusers\\pipelines", "@diffusers", "from diffusers", "FluxPipeline", "StableDiffusionPipeline", "DiffusionPipeline", "Flux2Pipeline", "WanPipeline", "num_inference_steps"}, "diffusers-train", {NULL}},
 	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_EITHER, "deepspeed", {"@deepspeed", "see_memory_usage", "[deepspeed]", "ds_config", "ZeRO stage", "ZeRO-2",
 	    "ZeRO-3", "ZeRO optimizer"}, NULL, {NULL}},

@@ -176,7 +176,7 @@ static bool of_option(const char *from, const char *name)
 /* "Current Free GPU Memory: 9773.37 MB", "Required Model Memory": the words before it say what the memory is. */
 static bool of_sentence(const char *from, const char *name)
 {
-	static const char *const not_held[] = {"ree ", "equired ", "emaining ", "otal ", "imit ", "vailable "};
+	static const char *const not_held[] = {"ree ", "equired ", "emaining ", "otal ", "imit ", "vailable ", "vail "};
 	const char *begin = name;
 
 	while (begin > from && (begin[-1] == ' ' || oom_run_name_char(begin[-1])))

@@ -104,6 +104,10 @@ static const struct {
 	{"OLLAMA_FLASH_ATTENTION", ANY_OF("1", "rue"), OOM_LEVER_SCORES},
 	{"cache_type_k", ANY_OF("q8", "q4", "q5"), OOM_LEVER_KV},
 	{"ctk", ANY_OF("q8", "q4", "q5"), OOM_LEVER_KV},
+	/* exllamav2's scripts */
+	{"cq4", NULL, OOM_LEVER_KV},
+	{"cq6", NULL, OOM_LEVER_KV},
+	{"cq8", NULL, OOM_LEVER_KV},
 	{"OLLAMA_KV_CACHE_TYPE", ANY_OF("q8", "q4"), OOM_LEVER_KV},
 	{"per_device_train_batch_size", ANY_OF("=1"), OOM_LEVER_BATCH},
 	{"train_batch_size", ANY_OF("=1"), OOM_LEVER_BATCH},
@@ -350,6 +354,9 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	c->tried = oom_tried(begin, end);
 	c->notebook = oom_text_find(begin, end, "Cell In[") || oom_text_find(begin, end, "<ipython-input") || oom_text_find(begin, end, "/tmp/ipykernel_") ||
 		      oom_text_find(begin, end, "Input \x1b[") || oom_text_find(begin, end, "Input In [");
+	/* what it makes, not what it was given */
+	if (oom_dialect_rests_on(oom_program_of(c)->dialect, "quantisers"))
+		c->set &= ~OOM_SET(OOM_LEVER_QUANT);
 	/* TensorFlow printed a shape that begins with one image */
 	if (c->first_dimension == 1 && oom_runtime_is(c, OOM_RUNTIME_GRAPH))
 		c->set |= OOM_SET(OOM_LEVER_BATCH);

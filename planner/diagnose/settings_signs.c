@@ -1,5 +1,6 @@
 /* What a run has set, or has loaded, that shows by other signs than its options: nodes and functions by their names, the
  * code that ran, a loader's log, what people write that they do. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,9 @@ static bool loads_several(const char *begin, const char *end)
 		for (const char *p = begin; (p = oom_text_find(p, end, many[i])); p++)
 			if (any_in(loaded, COUNT(loaded), oom_line_begin(begin, p), oom_line_end(p, end)))
 				return true;
+	for (const char *p = begin; (p = oom_text_find(p, end, " models")); p++)
+		if (p - begin > 1 && p[-1] >= '2' && p[-1] <= '9' && !isalnum((unsigned char)p[-2]) && any_in(loaded, COUNT(loaded), oom_line_begin(begin, p), oom_line_end(p, end)))
+			return true;
 	return starts_two(begin, end);
 }
 

@@ -57,7 +57,7 @@ struct oom_format {
 	/* What ran out, behind "who", where it is neither bytes of the device nor of the host; NULL: bytes. */
 	const char *ran_out_of;
 	/* What to change first, whatever its cause; 0: what the cause asks for. */
-	enum oom_lever first[OOM_FORMAT_LEVERS];
+	enum oom_lever first[OOM_MAX_LEVERS];
 	const char *share;      /* the option that set the share of the card; NULL: none */
 };
 /* Never NULL. */
@@ -135,9 +135,14 @@ struct oom_cause_rule {
  * number told. */
 extern const struct oom_cause_rule oom_causes_named[], oom_causes_open[];
 
+/* phase_log.c: the name of a script says what it is for, not how far it came: weights that are larger than the card were
+ * never all there. The settings are known. */
+void oom_phase_of_weights(struct oom_crash *c);
 /* cause_numbers.c: what PyTorch's numbers about a card, and about a Mac's memory, say. */
 void oom_causes_of_card(struct oom_crash *c);
 void oom_causes_of_watermark(struct oom_crash *c);
+/* cause_growth.c: what grows from step to step. */
+void oom_causes_of_growth(struct oom_crash *c, const char *begin, const char *at, const char *end);
 /* Bytes of the card that are neither free nor this process's, as far as its numbers say; *listed: the message names
  * who holds them. */
 uint64_t oom_card_outside(const struct oom_crash *c, bool *listed);

@@ -4,6 +4,7 @@
  * Wordings: xla/service/buffer_assignment.cc (Stats::ToString, the list of peak buffers), XLA's TPU compiler
  * ("Total hbm usage >= ..."), tsl/framework/bfc_allocator.cc. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tables.h"
@@ -67,12 +68,17 @@ static void largest(struct oom_crash *c, const char *begin, const char *end)
 	for (const char *p = begin; (p = oom_text_find(p, end, "Size: ")); p++) {
 		const char *const size = p + 6, *const next = oom_text_find(size, end, "Size: "), *after,
 			   *const op = oom_text_find(size, next ? next : end, "op_name=\"");
+		const char *pad;
 		const size_t n = strcspn(size, " \n"), all = op ? strcspn(op + 9, "[\"\n") : 0, m = all < 120 ? all : 117;
 		uint64_t bytes;
 
 		if (!oom_number_at(size, end, false, &bytes, &after) || bytes <= most)
 			continue;
 		most = bytes;
+		/* a TPU's: "Extra memory due to padding: 31.00G (32.0x expansion)" */
+		pad = oom_text_find(size, next ? next : end, "due to padding:");
+		pad = pad ? oom_text_find(pad, oom_line_end(pad, end), "(") : NULL;
+		c->padding = pad ? strtod(pad + 1, NULL) : 0;
 		/* its end says which operation it is */
 		snprintf(c->largest, sizeof(c->largest), "%.*s%s%.*s", (int)(n < 24 ? n : 24), size, !m ? "" : m < all ? ", ..." : ", ",
 			 (int)m, m ? op + 9 + all - m : "");
