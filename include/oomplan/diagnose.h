@@ -107,6 +107,7 @@ struct oom_crash {
 	struct oom_verdict cause[OOM_CRASH_CAUSES];
 	size_t n_causes;
 	uint64_t line;                          /* the line on which the message begins */
+	double advised_share;                   /* the share of the card that the server says it needs; 0: it does not say */
 	uint64_t prefill_tokens;                /* so many did not fit a server's trial run, by its message; 0: it does not say */
 	uint64_t advised_tokens;                /* the length that the server says would fit; 0: none */
 	/* from a block of nvidia-smi's in the text: the fullest card and its largest process; pid 0: none */

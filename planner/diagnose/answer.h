@@ -19,7 +19,7 @@ static inline bool oom_does_either(enum oom_activity a)
 	return a == OOM_ACTIVITY_EITHER || a == OOM_ACTIVITY_LIBRARY;
 }
 
-enum { OOM_PROGRAM_MARKS = 18, OOM_PROGRAM_BASES = 8 };
+enum { OOM_PROGRAM_MARKS = 20, OOM_PROGRAM_BASES = 8 };
 struct oom_program {
 	const char *name;       /* "vllm"; "": none showed, the runtime speaks */
 	const char *title;      /* of a sentence: "vLLM" */

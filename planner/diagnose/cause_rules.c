@@ -40,6 +40,9 @@ const struct oom_cause_rule oom_causes_named[] = {
 	 "no tensor has an exabyte: a length or index went below zero or was never set, or a kernel wrote over it"),
 	/* Ray's list of what may have been */
 	RULE("ray-worker-died", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.6, "Ray names the kernel's OOM killer first among what may have ended its worker"),
+	/* ray/_raylet.pyx adds the sentence wherever KUBERNETES_SERVICE_HOST is set, whatever ended the worker */
+	RULE("ray-pod-guess", 0, NULL, IN(ANY), CAUSE(UNKNOWN), 0.5, "Ray says so of every worker that exits unexpectedly in Kubernetes", .more = true),
+	RULE("ray-pod-guess", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.45, "a pod's memory limit is one of the things that end a worker without a word"),
 	RULE("launcher-killing", 0, NULL, IN(ANY), CAUSE(UNKNOWN), 0.5, "the launcher ends its processes after one of them stopped; the line does not say why", .more = true),
 	RULE("launcher-killing", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.45, "no error stands above it, as when the kernel killed a process for memory"),
 	RULE("ggml-pool", 0, "not enough space in the buffer", IN(LINE), CAUSE(NOT_OOM), 0.7,

@@ -143,6 +143,10 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 		add(c, a, "", c->phase == OOM_CRASH_TO_DEVICE && c->part != OOM_PART_INPUT ? OOM_LEVER_WIDE : c->part == OOM_PART_LOSS ? OOM_LEVER_SHAPES : OOM_LEVER_LIMIT);
 	if (of_memory && c->padding >= 2)
 		oom_fix_add(a, "", "lay that array out with a long dimension last (a transpose or reshape before it): its last dimension is filled up to 128, and most of it is padding");
+	/* of what draws, only attention keeps a matrix of every pixel against every other */
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && oom_alone_too_large(c) && c->part == OOM_PART_UNKNOWN && oom_lever_own(c, OOM_LEVER_TILE) && oom_lever_own(c, OOM_LEVER_SCORES) &&
+	    !oom_lever_is_set(c, OOM_LEVER_SCORES))
+		add(c, a, "", OOM_LEVER_SCORES);
 	/* the largest batch of a model that sees is one of images */
 	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
 		add(c, a, "", OOM_LEVER_PIXELS);

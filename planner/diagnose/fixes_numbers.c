@@ -133,6 +133,10 @@ void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const
 			 c->advised_tokens);
 		oom_fix_add(a, "", own);
 	}
+	if (cause == OOM_CAUSE_KV_CACHE && c->advised_share > 0 && c->advised_share < 1) {
+		snprintf(own, sizeof(own), "--mem-fraction-static above %.3g: what the message itself says the weights take, if nobody else uses the card; else more GPUs (--tp)", c->advised_share);
+		oom_fix_add(a, "", own);
+	}
 	/* in hundredths, rounded down */
 	if (share && total > 0 && left < total && left / total >= 0.1) {
 		snprintf(own, sizeof(own), "%s %.2f or less: %.2f of %.2f GiB are free", share,

@@ -256,6 +256,10 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 	/* a device map is no way to train on many */
 	if (work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && c->trains && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_of(c, OOM_LEVER_SHARD))
 		return of_training_loads;
+	/* a card that weights alone have filled holds no second copy of them */
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && !c->trains && !strcmp(p->dialect, "transformers") && p->activity == OOM_ACTIVITY_LIBRARY &&
+	    oom_mostly_own(c) && !(c->set & OOM_SET(OOM_LEVER_QUANT)))
+		return of_own_weights;
 	/* XLA compiles a whole step */
 	if (work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
 		return of_compiled_steps;

@@ -145,6 +145,8 @@ static const struct oom_format formats[] = {
 	ROW("launcher-killing", 0, 0, NULL, .ran_out_of = "lost one of its processes, and its launcher ended the others",
 	    .first = {OOM_LEVER_HOST},
 	    .settle = "the line \"exits with return code\" below it: -9 is a kill, for memory as a rule (dmesg -T); any other is an error of its own further up"),
+	ROW("ray-pod-guess", OOM_FORMAT_FOREIGN, 0, NULL, POD "; the worker's own log (session_latest/logs/worker-*.err) says whether it exited by an error of its own",
+	    .ran_out_of = "lost a worker, and only supposes that the pod's memory limit was met", .first = {OOM_LEVER_HOST}),
 	ROW("ray-worker-died", OOM_FORMAT_FOREIGN, 0, NULL,
 	    "dmesg -T | grep -i 'killed process' on that node, and the worker's own log (ray logs): Ray only lists what it may have been"),
 	ROW("datasets-map-died", OOM_FORMAT_RAISED, 0,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tables.h"
+#include "read_parts.h"
 
 static bool name_char(char ch)
 {
@@ -117,6 +118,9 @@ static void advice(struct oom_crash *c, const char *begin, const char *at, const
 		if (p && !c->advised_tokens)
 			c->advised_tokens = strtoull(p + strlen(words[i]), NULL, 10);
 	}
+	/* SGLang: "Raise --mem-fraction-static above 0.912", on a line that a page may have broken */
+	p = oom_text_find(at, end - at > 400 ? at + 400 : end, "mem-fraction-static above ");
+	c->advised_share = p ? strtod(p + strlen("mem-fraction-static above "), NULL) : 0;
 	p = oom_text_find(at, oom_line_end(at, end), "enough memory to handle ");
 	c->prefill_tokens = p ? strtoull(p + strlen("enough memory to handle "), NULL, 10) : 0;
 	p = oom_text_find(begin, at, "] and sizes[(");
@@ -157,7 +161,7 @@ static void rename_wrapped(struct oom_crash *c, const char *at, const char *end)
 
 /* Words of more than one runtime: the first row whose runtime's trait is theirs and whose word the text holds. A
  * TPU's compiler serves PyTorch and JAX; XlaRuntimeError is jaxlib's class. */
-static void rename_by_text(struct oom_crash *c, const char *begin, const char *end)
+static void rename_by_text(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	static const struct {
 		unsigned runtime;
@@ -181,6 +185,11 @@ static void rename_by_text(struct oom_crash *c, const char *begin, const char *e
 		{OOM_RUNTIME_NOBODYS, "CUDA", "cuda"}, {OOM_RUNTIME_NOBODYS, "cuda", "cuda"},
 	};
 
+	if (oom_runtime_is(c, OOM_RUNTIME_NOBODYS) && oom_speaks_of_host(begin, at, end)) {
+		strcpy(c->framework, "host");
+		strcpy(c->format, "host-alloc");
+		return;
+	}
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (oom_runtime_is(c, rows[i].runtime) && oom_text_find(begin, end, rows[i].word)) {
 			if (rows[i].framework)
@@ -321,7 +330,7 @@ void oom_decode_numbers(struct oom_crash *c, const struct oom_trigger *t, const 
 		exception_of(c, begin, at);
 	rank_of(c, begin, at + 1);
 	rename_wrapped(c, oom_format_is(c, OOM_FORMAT_NAMED_ON_LINE) ? oom_line_begin(begin, at) : at, end);
-	rename_by_text(c, begin, end);
+	rename_by_text(c, begin, at, end);
 	rename_by_class(c, begin, end);
 	rename_by_logger(c, begin, at, end);
 	if (of_torch(c)) {

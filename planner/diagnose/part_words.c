@@ -62,6 +62,7 @@ static const struct {
 	{"past_key_values.update(", 0, OOM_PART_KV, 0},
 	{"layer_past[", 0, OOM_PART_KV, 0},
 	{"_canonical_mask", 0, OOM_PART_SCORES, 0},
+	{"attention_mask = torch.", 0, OOM_PART_SCORES, (uint64_t)1 << 30},
 	{"causal_mask", 0, OOM_PART_SCORES, 0},
 	{"attn_weights", 0, OOM_PART_SCORES, 0},
 	{"attention_scores", 0, OOM_PART_SCORES, 0},

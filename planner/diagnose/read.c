@@ -46,7 +46,7 @@ static void decode(char *from, size_t offset, size_t size, const struct oom_trig
 	oom_decode_task(c, from, at, to);
 	oom_decode_part(c, from, at, to);
 	oom_decode_settings(c, from, to);
-	oom_phase_of_weights(c);
+	oom_phase_of_weights(c, from, to);
 	oom_decode_causes(c, from, at, to);
 }
 

@@ -49,6 +49,8 @@ void oom_scan_note_growth(struct oom_scan *s, const char *at, const char *to);
 /* Reads whole lines for the run, up to the one that "to" lies in. */
 void oom_scan_feed(struct oom_scan *s, const char *to, bool message);
 /* said.c: where people say that it ended so, and in place of which word; NULL: nobody does. */
+/* The words around a message of nobody's speak of the host's memory. */
+bool oom_speaks_of_host(const char *begin, const char *at, const char *end);
 const struct oom_trigger *oom_said(const char *begin, const char *end, const char **at);
 
 #endif

@@ -25,7 +25,8 @@ static const struct {
 	/* who watched it grow */
 	{"emory leak", false, &of_device}, {"emory usage increas", false, &of_device}, {"emory usage keeps", false, &of_device}, {"emory keeps increas", false, &of_device}, {"emory keeps grow", false, &of_device},
 	/* a kill writes over the line of a bar: "Killedg in batch 12" */
-	{"\nKilled", false, &of_kill},
+	{"\nKilled", false, &of_kill}, {"Killed", false, &of_kill},
+	{"ompletely exhausted", false, &of_device}, {"emory is exhausted", false, &of_device}, {"RAM is exhausted", false, &of_host}, {"emory usage grows", false, &of_device},
 };
 
 static bool letter(char ch)
@@ -63,6 +64,17 @@ static bool counts_on(const char *p, const char *end)
 	return p < stop;
 }
 
+/* A bar that a kill cut short: "77%|####Killed". */
+static bool ends_bar(const char *begin, const char *p, const char *end)
+{
+	static const char word[] = "Killed", block[] = "\xe2\x96";
+	const char *const line = oom_line_begin(begin, p);
+
+	if (p == line || (p + strlen(word) < end && p[strlen(word)] != '\n' && p[strlen(word)] != '\r') || !oom_text_find(line, p, "%|"))
+		return false;
+	return p[-1] == '#' || p[-1] == ']' || p[-1] == ' ' || (p - line > 2 && !memcmp(p - 3, block, 2));
+}
+
 static const char *said_of(size_t row, const char *begin, const char *end)
 {
 	const size_t n = strlen(rows[row].word);
@@ -70,10 +82,35 @@ static const char *said_of(size_t row, const char *begin, const char *end)
 	for (const char *p = begin; (p = oom_text_find(p, end, rows[row].word)); p++) {
 		if (rows[row].whole && ((p > begin && letter(p[-1])) || (p + n < end && letter(p[n]) && !(p[n] == '.' && (p + n + 1 == end || isspace((unsigned char)p[n + 1]))))))
 			continue;
-		if (rows[row].trigger == &of_kill ? counts_on(p + n, end) : !averted(begin, p, end))
+		if (rows[row].trigger == &of_kill ? (rows[row].word[0] == '\n' ? counts_on(p + n, end) : ends_bar(begin, p, end)) : !averted(begin, p, end))
 			return p;
 	}
 	return NULL;
+}
+
+/* "The OOM was for CPU RAM": whose memory it was, on the message's line or one of the two behind it. Where both are
+ * named, and one is said to be enough, the other is meant. */
+bool oom_speaks_of_host(const char *begin, const char *at, const char *end)
+{
+	static const char *const host[] = {"CPU RAM", "CPU memory", "cpu memory", "system RAM", "ystem memory", "host RAM", "ost memory", "OOM (host)", "CPU OOM", "RAM OOM"},
+				 *const spared[] = {"enough", "plenty", "sufficient", "normal", "not CPU", "no CPU"};
+	const char *line = oom_line_begin(begin, at);
+
+	for (int n = 0; n < 3 && line < end; n++) {
+		const char *const stop = oom_line_end(line, end);
+
+		for (size_t i = 0; i < COUNT(host); i++) {
+			const char *const p = oom_text_find(line, stop, host[i]), *const from = p ? oom_sentence_begin(begin, p) : NULL, *const to = p ? oom_sentence_end(p, stop, 1) : NULL;
+			bool fine = false;
+
+			for (size_t k = 0; p && k < COUNT(spared); k++)
+				fine |= oom_text_find(p - from > 60 ? p - 60 : from, to - p > 40 ? p + 40 : to, spared[k]) != NULL;
+			if (p && !fine)
+				return true;
+		}
+		line = stop < end ? stop + 1 : end;
+	}
+	return false;
 }
 
 const struct oom_trigger *oom_said(const char *begin, const char *end, const char **at)

@@ -136,8 +136,8 @@ struct oom_cause_rule {
 extern const struct oom_cause_rule oom_causes_named[], oom_causes_open[];
 
 /* phase_log.c: the name of a script says what it is for, not how far it came: weights that are larger than the card were
- * never all there. The settings are known. */
-void oom_phase_of_weights(struct oom_crash *c);
+ * never all there; who quantises has them all. The settings are known. */
+void oom_phase_of_weights(struct oom_crash *c, const char *begin, const char *end);
 /* cause_numbers.c: what PyTorch's numbers about a card, and about a Mac's memory, say. */
 void oom_causes_of_card(struct oom_crash *c);
 void oom_causes_of_watermark(struct oom_crash *c);

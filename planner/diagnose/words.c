@@ -147,6 +147,7 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("cumem_allocator.cpp", "vllm", "vllm-cumem", 3),
 	SAYS("No available memory for the cache blocks", "vllm", "vllm-kv-budget", 3),
 	SAYS("Not enough memory. Please try to increase --mem", "sglang", "sglang-kv-budget", 3),
+	SAYS("leave no GPU memory for the KV cache", "sglang", "sglang-kv-budget", 3),
 	SAYS("memory for KV cache", "vllm", "vllm-kv-budget", 3, .needs = {"not enough", -40}),
 	/* vllm/worker/worker.py determine_num_available_blocks: a negative rest is refused in the next line */
 	SAYS("reserved for KV Cache is -", "vllm", "vllm-kv-budget", 2),
@@ -236,6 +237,7 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("excessive memory usage causing the", "host", "loky-killed", 2),
 	SAYS("% memory budget", "host", "dask-memory", 2, .needs = {"Worker", 0}),
 	SAYS("killed by SIGKILL by OOM killer", "host", "ray-worker-died", 2),
+	SAYS("exceeded K8s pod memory limits", "host", "ray-pod-guess", 2),
 	SAYS("killed by the OOM killer", "host", "systemd-oom", 2),
 	SAYS("systemd-oomd killed", "host", "systemd-oom", 2),
 	SAYS("result 'oom-kill'", "host", "systemd-oom", 2),

@@ -36,6 +36,10 @@ static const struct {
 	 NULL, OOM_CRASH_INIT, "a cache of four bits is set"},
 	{"reason: OOMKilled\nmessage: I0101 TRITONBACKEND_ModelInstanceInitialize: net_0 (device 0)\nexitCode: 137\n", 3, "fewer models loaded", NULL, NULL, OOM_CRASH_LOAD,
 	 "Triton reads the weights when an instance is made"},
+	{TRACE AT("own.py", "<module>", "m = Auto.from_pretrained(p)") AT("/l/transformers/modeling_utils.py", "from_pretrained", "cls._load_pretrained_model(x)") FULL("7.60", "7.20"), 1,
+	 "load_in_4bit", "without an fp32 copy", NULL, OOM_CRASH_LOAD, "a card that weights have filled holds no second copy of them"},
+	{TRACE AT("eval.py", "main", "model.generate(**x)") AT("/l/own/modeling.py", "forward", "attention_mask = torch.ones(q_len, k_len)") "torch.OutOfMemoryError: CUDA out of memory. Tried to "
+	 "allocate 95.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 57.00 GiB is free.\n", 3, "without a dense mask", NULL, "grow with the square", OOM_CRASH_INFERENCE, "a dense mask"},
 	/* ---- quantisers: what they make is not what they were given ---- */
 	{"from auto_gptq import BaseQuantizeConfig\nc = BaseQuantizeConfig(bits=4, group_size=128)\nm = X.from_pretrained(\"own/Net-8B\", c).to(\"cuda\")\n" FULL("15.70", "15.00"), 1,
 	 "leave the weights in the host's memory", "fewer bits", NULL, OOM_CRASH_LOAD, "sixteen bits are loaded before four are made"},
@@ -44,7 +48,19 @@ static const struct {
 	{TRACE AT("/l/awq/quantize/quantizer.py", "_search", "out = self.forward(x)") FULL("79.00", "78.00"), 1, "max_calib_samples", NULL, NULL, OOM_CRASH_INFERENCE,
 	 "weights come layer by layer: the samples fill the card"},
 	{"GPTQModifier: 30%\nKilled\n", 2, "offload_to_disk", NULL, NULL, OOM_CRASH_UNKNOWN, "a quantiser's host memory"},
+	{"layers:  40%|####      | 10/25 [09:00<13:00]\ncollecting calibration activations:  77%|#######Killed\n", 2, "fewer and shorter samples", NULL, NULL, OOM_CRASH_INFERENCE,
+	 "a kill ends the line of a bar"},
+	{"While quantizing with llmcompressor, host memory grows until all of it is completely exhausted.\n", 1, "more host memory", "nvidia-smi", NULL, OOM_CRASH_INFERENCE,
+	 "the host's, in people's words"},
+	{"# OOM in save_pretrained of the quantized model\nThe OOM was for CPU RAM, the GPU is half empty. llmcompressor writes it.\n", 1, "hold less while it saves", "nvidia-smi", NULL,
+	 OOM_CRASH_SAVE, "whose memory it was is said behind the title"},
 	/* ---- servers ---- */
+	/* sglang/srt/mem_cache/kv_cache_configurator.py */
+	{"ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.7. Raise --mem-fraction-static above 0.773 (minimum viable = 1 - available/pre = 0.7728).\n",
+	 1, "above 0.773", NULL, NULL, OOM_CRASH_INIT, "the message says itself what share the weights take"},
+	/* ray/_raylet.pyx */
+	{"The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker exits unexpectedly. The worker may have exceeded K8s pod memory limits.\n",
+	 1, "more host memory", NULL, NULL, OOM_CRASH_UNKNOWN, "what Ray adds to every such line in Kubernetes"},
 	{"ERROR warmup{max_prefill_tokens=128}:warmup: text_generation_client: Server error: Not enough memory to handle 128 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\n",
 	 1, "--quantize", "prefill-tokens lower", "128 tokens at once", OOM_CRASH_INIT, "a trial that is as small as it gets"},
 	{"ERROR warmup{}:warmup: text_generation_client: Server error: Not enough memory to handle 16384 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\n", 1,
@@ -57,6 +73,9 @@ static const struct {
 	/* ---- pictures ---- */
 	{"got prompt\n" AT("/c/ComfyUI/custom_nodes/own/net.py", "forward", "return super().forward(x)") AT("/l/torch/nn/modules/conv.py", "_conv_forward", "return F.conv3d(")
 	 "torch.OutOfMemoryError: Allocation on device\n", 1, "VAE Decode (Tiled)", NULL, "the decoder of latents", OOM_CRASH_INFERENCE, "convolutions over time are a video's decoder"},
+	{"A1111 with an upscale of 3 says:\nCUDA out of memory. Tried to allocate 40.00 GiB (GPU 0; 12.00 GiB total capacity; 3.00 GiB already allocated; 7.00 GiB free; 3.50 GiB reserved in total by "
+	 "PyTorch)\nwhen I generate\n", 2, "--opt-sdp-attention", NULL, NULL, OOM_CRASH_INFERENCE, "every pixel against every other"},
+	{"I call pipe.enable_model_cpu_offload() and it dies in decoding\n" FULL("11.50", "11.20"), 2, "enable_vae_tiling", NULL, NULL, OOM_CRASH_UNKNOWN, "Diffusers by its call"},
 	/* ---- TensorFlow ---- */
 	{"It works for the first forty pictures, then:\nResourceExhaustedError: OOM when allocating tensor with shape[64,64,3,3] and type float\n\t [[Node: block2_conv1_41/convolution = Conv2D[T=DT_FLOAT]]]\n",
 	 1, "build or load the model once", NULL, NULL, OOM_CRASH_UNKNOWN, "a layer with a name of its own, for the forty-second time"},
