@@ -161,7 +161,7 @@ const struct oom_dialect oom_dialects_fields[] = {
 	  L(SHARD) = "accelerate launch with DeepSpeed ZeRO-2 and offload_optimizer",
 	  L(ADAPTER) = "LoRA in place of all weights (train_text_to_image_lora.py, train_dreambooth_lora.py), a lower --rank (this changes what is learnt)",
 	  L(SCORES) = "--enable_xformers_memory_efficient_attention"}},
-	{"onetrainer", "torch", "OneTrainer modules/ui/TrainingTab.py, modules/util/config/TrainConfig.py", "",
+	{"onetrainer", "torch", "OneTrainer modules/ui/TrainingTab.py, modules/util/config/TrainConfig.py", "Nerogar/OneTrainer@23df3832e8",
 	 {L(BATCH) = "Batch Size lower, Accumulation Steps higher",
 	  L(RECOMPUTE) = "Gradient Checkpointing: CPU_OFFLOADED, with a Layer Offload Fraction where the model has it",
 	  L(PRECISION) = "Train Data Type BFLOAT_16",
