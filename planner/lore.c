@@ -3,6 +3,8 @@
 
 #include <strings.h>
 
+#include "allocator_variable.h"
+
 #define HF1 "transformers docs, perf_train_gpu_one"
 #define CUDA "PyTorch documentation, CUDA semantics: memory management"
 static const struct oom_lore lore[] = {
@@ -30,7 +32,7 @@ static const struct oom_lore lore[] = {
 	 "Only the inputs of blocks are kept; the rest is computed again in the backward pass, for about a third more forward work. What "
 	 "remains is one block's activations and the logits.", "oomplan estimate --model M --grad-ckpt full", "playbook M7; arXiv:1604.06174"},
 	{"M8", "expandable segments",
-	 "The caching allocator cannot join pieces of different cudaMalloc blocks. With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True one "
+	 "The caching allocator cannot join pieces of different cudaMalloc blocks. With " OOM_ALLOCATOR_EXPANDABLE " one "
 	 "segment grows in place. It helps against fragmentation only: reserved falls, allocated does not.",
 	 "oomplan estimate --model M --allocator expandable_segments", "playbook M8; " CUDA},
 	{"M9", "sharding",

@@ -1,4 +1,5 @@
 /* What programs that draw images and videos call the things that can be changed, as documented from 2024 to 2026. */
+#include "allocator_variable.h"
 #include "answer.h"
 
 #define L(name) [OOM_LEVER_##name]
@@ -16,7 +17,7 @@ const struct oom_dialect oom_dialects_drawing[] = {
 			  "the card together even in 4 bits; or compute the prompt's embeddings first and free the text encoder",
 	  L(LOAD) = "from_pretrained(torch_dtype=torch.bfloat16) and enable_model_cpu_offload() instead of .to(\"cuda\")",
 	  L(SPREAD) = "device_map=\"balanced\" over more GPUs"}},
-	{"image-model", "torch", "huggingface.co/docs/diffusers/optimization/memory", "",
+	{"image-model", "torch", "huggingface.co/docs/diffusers/optimization/memory", "huggingface/diffusers@58eb52c080",
 	 {L(REQUESTS) = "one image at a time",
 	  L(CONTEXT) = "a smaller image, fewer frames",
 	  L(OFFLOAD) = "keep only the part on the card that runs: with Diffusers pipe.enable_model_cpu_offload() instead of .to(\"cuda\"), else text "
@@ -81,7 +82,7 @@ const struct oom_dialect oom_dialects_drawing[] = {
 	  L(LOAD) = "--medvram, an fp16 checkpoint, one checkpoint kept in memory",
 	  L(LOAD_HOST) = "an fp16 or pruned .safetensors checkpoint, --lowram (weights go to the card without a copy on the host), one checkpoint kept in memory",
 	  L(HOST) = "more RAM or a larger page file (swap): the checkpoint is read into host memory first",
-	  L(FRAGMENT) = "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8,max_split_size_mb:512",
+	  L(FRAGMENT) = OOM_ALLOCATOR_VARIABLE "=garbage_collection_threshold:0.8,max_split_size_mb:512",
 	  L(SPREAD) = ""}},
 	{"invokeai", "diffusers", "InvokeAI invokeai.yaml", "",
 	 {L(OFFLOAD) = "enable_partial_loading: true in invokeai.yaml: only as much of a model lies on the card as has room",
@@ -92,7 +93,7 @@ const struct oom_dialect oom_dialects_drawing[] = {
 	  L(ROOM) = "device_working_mem_gb higher in invokeai.yaml: room that models leave for what they compute",
 	  L(LOAD) = "enable_partial_loading: true in invokeai.yaml, a quantised version of the model",
 	  L(SPREAD) = ""}},
-	{"fooocus", "webui", "Fooocus ldm_patched/modules/args_parser.py", "",
+	{"fooocus", "webui", "Fooocus ldm_patched/modules/args_parser.py", "lllyasviel/Fooocus@59f183ab9b",
 	 {L(OFFLOAD) = "--always-low-vram (or --always-no-vram)",
 	  L(LOAD) = "--always-low-vram (or --always-no-vram); cards of less than 4 GB are below what it asks for",
 	  L(LOAD_HOST) = "a larger page file (swap, 40 GB): checkpoints are read into host memory first",
@@ -102,7 +103,7 @@ const struct oom_dialect oom_dialects_drawing[] = {
 	  L(REQUESTS) = "one image at a time",
 	  L(SCORES) = "--attention-split or --attention-quad, which work in pieces",
 	  L(QUANT) = ""}},
-	{"forge", "webui", "stable-diffusion-webui-forge README, backend/args.py", "",
+	{"forge", "webui", "stable-diffusion-webui-forge README, backend/args.py", "lllyasviel/stable-diffusion-webui-forge@dfdcbab685",
 	 {L(OFFLOAD) = "a lower \"GPU Weights (MB)\" slider: the rest of the model is moved in as it is needed",
 	  L(TILE) = "Never OOM Integrated: tiled VAE",
 	  L(QUANT) = "Diffusion in Low Bits: an NF4, fp8 or GGUF model; with LoRAs its \"(fp16 LoRA)\" variants",

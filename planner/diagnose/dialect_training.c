@@ -1,5 +1,6 @@
 /* PyTorch's own words and those of its devices, and what the frameworks that train call the same things:
  * their arguments as their documentation of 2024 to 2026 names them. The first row is everybody's base. */
+#include "allocator_variable.h"
 #include "answer.h"
 
 #define L(name) [OOM_LEVER_##name]
@@ -45,8 +46,8 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(SHM) = "give more shared memory: docker run --shm-size=16g or --ipc=host, in Kubernetes an emptyDir of medium Memory at /dev/shm; or num_workers=0",
 	  L(PINNED) = "pin less host memory: pin_memory=False, or a larger `ulimit -l`",
 	  L(HOST) = "give the process more host memory (the container's, pod's or job's limit), or run fewer processes on the node",
-	  L(FRAGMENT) = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF since 2.9)",
-	  L(SPLIT) = "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,garbage_collection_threshold:0.8 (expandable_segments needs Linux and PyTorch 2.1), and "
+	  L(FRAGMENT) = OOM_ALLOCATOR_EXPANDABLE " (" OOM_ALLOCATOR_VARIABLE_2_9 " since 2.9)",
+	  L(SPLIT) = OOM_ALLOCATOR_VARIABLE "=max_split_size_mb:128,garbage_collection_threshold:0.8 (expandable_segments needs Linux and PyTorch 2.1), and "
 	      "torch.cuda.empty_cache() between phases",
 	  L(LOAD_SMALL) = "a smaller model or fewer bits, or layers on the host (device_map with max_memory): quantised as they are the weights did not fit either; an older"
 			  " release may unpack them to 16 bits while it loads (mixtures of experts), a newer one need not",
@@ -200,7 +201,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(LOAD_HOST) = "every rank reads the whole model into host memory: in 16 bits (torch_dtype) with low_cpu_mem_usage=True, fewer ranks a node, or under ZeRO-3 "
 			 "deepspeed.zero.Init(), where each keeps its part",
 	  L(SAVE) = "stage3_gather_16bit_weights_on_model_save: false, and zero_to_fp32.py afterwards on a larger host",
-	  L(FRAGMENT) = "smaller reduce_bucket_size, stage3_prefetch_bucket_size and stage3_max_live_parameters; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+	  L(FRAGMENT) = "smaller reduce_bucket_size, stage3_prefetch_bucket_size and stage3_max_live_parameters; " OOM_ALLOCATOR_EXPANDABLE,
 	  L(COLLECTIVE) = "smaller reduce_bucket_size and allgather_bucket_size",
 	  L(PINNED) = "pin_memory: false in offload_optimizer and offload_param, a larger `ulimit -l`; under WSL, which pins no more than a part of the host's memory, a larger memory= in .wslconfig",
 	  L(HOST) = "more RAM; where states are offloaded they take 12 to 16 bytes a parameter of it: offload to nvme, or no offload (ZeRO-3 over more GPUs)",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator_variable.h"
 #include "tables.h"
 
 static void processes(struct oom_crash *c, const char *begin, const char *end)
@@ -113,7 +114,7 @@ void oom_torch_format(struct oom_crash *c, const char *at, const char *end)
 	static const struct {
 		const char *mark, *suffix;
 	} marks[] = {
-		{"PYTORCH_ALLOC_CONF", "2.9-alloc-conf"}, {" cached)", "1.0-cached"}, {"total capacty", "2.1-capacty"},
+		{OOM_ALLOCATOR_VARIABLE_2_9, "2.9-alloc-conf"}, {" cached)", "1.0-cached"}, {"total capacty", "2.1-capacty"},
 		{"reserved in total by PyTorch) If", "1.10-split-advice"}, {"reserved in total", "1.4-reserved-total"}};
 	const char *base = c->format[0] == 'h' ? "hip" :
 			   c->format[0] == 'x' ? "xpu" :

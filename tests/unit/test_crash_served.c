@@ -40,6 +40,10 @@ static const struct {
 	 "load_in_4bit", "without an fp32 copy", NULL, OOM_CRASH_LOAD, "a card that weights have filled holds no second copy of them"},
 	{TRACE AT("eval.py", "main", "model.generate(**x)") AT("/l/own/modeling.py", "forward", "attention_mask = torch.ones(q_len, k_len)") "torch.OutOfMemoryError: CUDA out of memory. Tried to "
 	 "allocate 95.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 57.00 GiB is free.\n", 3, "without a dense mask", NULL, "grow with the square", OOM_CRASH_INFERENCE, "a dense mask"},
+	/* ---- the allocator's variable, by the era of the message ---- */
+	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 200.00 MiB is free. Of the allocated memory 15.00 GiB is allocated "
+	 "by PyTorch, and 8.00 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n"
+	 "python generate_text.py\n", 1, "PYTORCH_ALLOC_CONF=expandable_segments:True", "CUDA_ALLOC_CONF", NULL, OOM_CRASH_INFERENCE, "2.9 names it anew"},
 	/* ---- quantisers: what they make is not what they were given ---- */
 	{"from auto_gptq import BaseQuantizeConfig\nc = BaseQuantizeConfig(bits=4, group_size=128)\nm = X.from_pretrained(\"own/Net-8B\", c).to(\"cuda\")\n" FULL("15.70", "15.00"), 1,
 	 "leave the weights in the host's memory", "fewer bits", NULL, OOM_CRASH_LOAD, "sixteen bits are loaded before four are made"},
