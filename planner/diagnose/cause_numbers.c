@@ -249,6 +249,17 @@ static bool fills(const struct oom_crash *c)
 	return total && c->known[OOM_CRASH_PROCESS] && num(c, OOM_CRASH_PROCESS) > total - total / 10;
 }
 
+/* Weights and cache lie outside of PyTorch's allocator: a few MiB of it are all that PyTorch has. */
+static bool has_engine(const struct oom_crash *c)
+{
+	static const char *const engines[] = {"trtllm", "triton-server", "onnxruntime", "tensorrt"};
+
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
+		if (oom_dialect_rests_on(oom_program_of(c)->dialect, engines[i]))
+			return c->known[OOM_CRASH_ALLOCATED] && c->bytes[OOM_CRASH_ALLOCATED] < (uint64_t)1 << 30;
+	return false;
+}
+
 void oom_causes_of_card(struct oom_crash *c)
 {
 	const uint64_t tried = num(c, OOM_CRASH_TRIED), total = num(c, OOM_CRASH_TOTAL),
@@ -289,15 +300,19 @@ void oom_causes_of_card(struct oom_crash *c)
 	 * libraries */
 	if (away > 2 * GIB && !fills(c) && (listed || away > total / 3 || away > OTHERS) && away + left >= tried) {
 		/* nobody says what this process holds: its libraries may hold it beside PyTorch */
-		const bool perhaps_own = !listed && !c->known[OOM_CRASH_PROCESS] && oom_runtime_is(c, OOM_RUNTIME_LIBRARIES);
+		const bool perhaps_own = !listed && !c->known[OOM_CRASH_PROCESS] && oom_runtime_is(c, OOM_RUNTIME_LIBRARIES), engine = has_engine(c);
 		/* to the byte nothing is what Windows and some containers report of any card in use: of 13 labelled texts that
 		 * say so without what the process holds none was another process's (tests/crashes, oom_traces) */
 		const bool reports_none = !listed && !c->known[OOM_CRASH_PROCESS] && !left;
 
-		snprintf(why, sizeof(why), perhaps_own ? "%.2f GiB of the card are held outside PyTorch: by others, or by this process's own libraries (MIOpen's work space)" :
+		snprintf(why, sizeof(why), engine ? "%.2f GiB of the card are held outside PyTorch: by the program's own engine, whose weights and cache PyTorch does not count, or by others" :
+			 perhaps_own ? "%.2f GiB of the card are held outside PyTorch: by others, or by this process's own libraries (MIOpen's work space)" :
 			 reports_none ? "%.2f GiB of the card are not PyTorch's: others', a desktop's, the context's, or not free only by the driver's report" :
 				       "%.2f GiB of the card are held outside this process", (double)away / (double)GIB);
-		oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, reports_none ? 0.45 : perhaps_own ? 0.6 : 0.85, why);
+		oom_cause_say(c, engine ? OOM_CAUSE_TOO_LARGE : OOM_CAUSE_OTHER_PROCESS,
+			      perhaps_own || engine ? 0.6 : reports_none ? 0.45 : 0.85, why);
+		if (engine)
+			oom_cause_say(c, OOM_CAUSE_OTHER_PROCESS, 0.4, "or other programs hold it");
 	}
 	stranded(c);
 	if (!one_listed(c))

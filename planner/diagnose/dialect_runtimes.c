@@ -81,7 +81,8 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	  L(REQUESTS) = "IMAGES_PER_GPU = 1 in the Config class",
 	  L(CONTEXT) = "IMAGE_MAX_DIM lower in the Config class"}},
 	{"onnxruntime", "torch", "onnxruntime.ai CUDA execution provider", "",
-	 {L(REQUESTS) = "a smaller batch, or smaller inputs (images, sequences)",
+	 {L(UNLOAD) = "fewer models on the card at once: each session's arena grows and gives nothing back (gpu_mem_limit of the CUDA provider caps it)",
+	  L(REQUESTS) = "a smaller batch, or smaller inputs (images, sequences)",
 	  L(CONTEXT) = "smaller inputs",
 	  L(ROOM) = "of the CUDA provider arena_extend_strategy=kSameAsRequested and cudnn_conv_use_max_workspace=0: by default the arena grows by more than was "
 		    "asked for, and convolutions may take their largest workspace",

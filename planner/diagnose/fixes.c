@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allocator_variable.h"
 #include "tables.h"
 
 /* Where the table names nothing that the program has: what it says in words of its own. */
@@ -51,27 +50,6 @@ static enum oom_lever instead(const struct oom_crash *c, enum oom_cause cause, e
 	return lever == OOM_LEVER_HOST && c->pinned ? OOM_LEVER_PINNED : lever;
 }
 
-/* By the era that the message's wording shows: PyTorch's own words name its variable by one name, before 2.9 by the old one. */
-static const char *of_era(const struct oom_crash *c, enum oom_lever l)
-{
-	if (l != OOM_LEVER_FRAGMENT || oom_lever_own(c, l) || !oom_format_is(c, OOM_FORMAT_SENTENCE))
-		return NULL;
-	if (strstr(c->format, "-2.9"))
-		return OOM_ALLOCATOR_VARIABLE_2_9 "=" OOM_EXPANDABLE;
-	return strstr(c->format, "-2.1") || strstr(c->format, "-2.2") ? OOM_ALLOCATOR_EXPANDABLE : NULL;
-}
-
-/* A server's words offer what is free as its share: of a card that is full there is none.  And PyTorch before 1.4 has no
- * settings of its allocator. */
-static const char *words_of(const struct oom_crash *c, enum oom_lever l)
-{
-	if (l == OOM_LEVER_SPLIT && oom_format_is(c, OOM_FORMAT_NO_AMP))
-		return "torch.cuda.empty_cache() between phases; this PyTorch has no settings of its allocator, newer ones have (" OOM_ALLOCATOR_VARIABLE ")";
-	if (l == OOM_LEVER_OTHERS && oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_FREE] < c->bytes[OOM_CRASH_TOTAL] / 10)
-		return oom_lever_in("torch", "torch", l);
-	return of_era(c, l) ? of_era(c, l) : oom_lever_of(c, l);
-}
-
 /* The rung of the ladder that a lever is (rungs.c). */
 static int rung_of(enum oom_lever l)
 {
@@ -93,7 +71,7 @@ static void add(const struct oom_crash *c, struct oom_crash_answer *a, const cha
 
 	if (c->tried & OOM_SET(l))
 		return;
-	oom_fix_add(a, prefix, oom_told_words(c, l, words_of(c, l), buf, sizeof(buf)));
+	oom_fix_add(a, prefix, oom_told_words(c, l, oom_fix_words(c, l), buf, sizeof(buf)));
 	if (a->n_fix > before && !a->rung)
 		a->rung = rung_of(l);
 }
@@ -171,6 +149,9 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	/* a graph's buffers hold the scores, where attention keeps them */
 	if (of_memory && c->part == OOM_PART_SCRATCH && !oom_lever_is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
 		add(c, a, "", OOM_LEVER_SCORES);
+	/* not the first card, and little was asked of it: what lies on the others can be more */
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_LAYERED) && c->gpu_index > 0 && c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] < (uint64_t)1 << 30)
+		add(c, a, "", OOM_LEVER_SPREAD);
 	if (of_memory && c->sees && sees_at_work(c, work))
 		add(c, a, "", OOM_LEVER_PIXELS);
 	/* nothing shows what asked: an input far longer or larger than the others */
@@ -359,7 +340,7 @@ static void fix_further(const struct asked *q, struct oom_crash_answer *a)
 	for (size_t i = 0; q->levers && i < OOM_MAX_LEVERS && q->levers[i]; i++)
 		if ((c->tried & OOM_SET(q->levers[i])) && !oom_lever_is_set(c, q->levers[i]) && !oom_lever_pointless(c, q->cause, q->levers[i]))
 			/* not by the numbers that failed */
-			oom_fix_add(a, further, words_of(c, instead(c, q->cause, q->levers[i])));
+			oom_fix_add(a, further, oom_fix_words(c, instead(c, q->cause, q->levers[i])));
 }
 
 /* What inference does without costs nothing that was learnt: the run's own options, whose names its owner knows, stand

@@ -122,6 +122,21 @@ static void layers(const struct oom_crash *c, const char *offload, struct oom_cr
 	oom_fix_add(a, "", own);
 }
 
+/* vLLM takes its share of the whole card: what others hold has to be left out of it. */
+static void beside_others(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const double total = (double)c->bytes[OOM_CRASH_TOTAL];
+	bool listed;
+	const double away = (double)oom_card_outside(c, &listed), rest = total > 0 ? (total - away) / total : 0, told = oom_told(c, "gpu_memory_utilization");
+	char own[160];
+
+	if (cause != OOM_CAUSE_OTHER_PROCESS || !oom_crash_of_card(c) || strcmp(oom_program_of(c)->dialect, "vllm") != 0 || rest < 0.1 || rest > 0.9 || (told > 0 && told < rest))
+		return;
+	/* and a hundredth or two for what is no tensor */
+	snprintf(own, sizeof(own), "gpu_memory_utilization %.2f or less: others hold %.2f of %.2f GiB, and the share is one of the whole card", (double)(int)(100 * rest - 2) / 100, away / GIB, total / GIB);
+	oom_fix_add(a, "", own);
+}
+
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a)
 {
 	const double left = (double)c->bytes[OOM_CRASH_FREE], total = (double)c->bytes[OOM_CRASH_TOTAL];
@@ -143,6 +158,7 @@ void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const
 			 (double)(int)(100 * left / total) / 100, left / GIB, total / GIB);
 		oom_fix_add(a, "", own);
 	}
+	beside_others(c, cause, a);
 	if (c->image[0]) {
 		snprintf(own, sizeof(own), "smaller images: scaled from %" PRId64 " x %" PRId64 " to %" PRId64 " x %" PRId64 " they, and all maps made of them, take a quarter",
 			 c->image[0], c->image[1], c->image[0] / 2, c->image[1] / 2);

@@ -87,6 +87,9 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 		open_lever(c, a, c->trains ? "" : "if it was training: ", OOM_LEVER_BATCH);
 	else
 		oom_fix_lever(c, a, "", OOM_LEVER_LESS);
+	/* on a Mac it seldom trains */
+	if (!c->trains && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && !says_both(c))
+		open_lever(c, a, "if it was not training: ", OOM_LEVER_NO_GRAD);
 	if (!oom_alone_too_large(c))
 		of_training(c, a);
 	if (!c->trains && says_both(c))

@@ -112,6 +112,8 @@ static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V
 /* A training that is set up: states and gradients are made beside the weights. */
 static const enum oom_lever of_states_made[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER));
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
+/* The weights have taken the share, which is nearly all of the card. */
+static const enum oom_lever of_no_blocks[OOM_MAX_LEVERS] = DO(V(QUANT), V(SPREAD), V(KV));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
 
 /* Weights come to the card layer by layer: what fills it are the samples that run through them. */
@@ -234,6 +236,8 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 		return oom_format_of(c)->first;
 	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_INFERENCE && oom_host_computed(c))
 		return of_host_inputs;
+	if (cause == OOM_CAUSE_KV_CACHE && !strcmp(c->format, "vllm-kv-budget") && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))
+		return of_no_blocks;
 	/* in its model, not where outputs are joined */
 	if (cause == OOM_CAUSE_EVAL_LOGITS && c->cause[0].confidence < 0.8)
 		return of_evaluations;

@@ -5,61 +5,6 @@
 
 #include "tables.h"
 
-/* ggml: "allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory" */
-static void allocating_before(struct oom_crash *c, const char *begin, const char *at)
-{
-	const char *line = oom_line_begin(begin, at), *device = oom_text_find(line, at, "on device ");
-
-	oom_number_follows(c, OOM_CRASH_TRIED, line, at, "allocating", false);
-	if (device && device[10] >= '0' && device[10] <= '9')
-		c->gpu_index = strtol(device + 10, NULL, 10);
-}
-
-/* A layer above repeats a refusal without its size: that stands on one of the lines before, the nearest first. */
-static void allocating_above(struct oom_crash *c, const char *begin, const char *at)
-{
-	const char *from = oom_line_begin(begin, at);
-
-	for (int n = 0; n < 12 && from > begin && !c->known[OOM_CRASH_TRIED]; n++) {
-		const char *const to = from - 1;
-
-		from = oom_line_begin(begin, to);
-		if (oom_text_find(from, to, "allocating ") && oom_text_find(from, to, "on device "))
-			allocating_before(c, begin, to);
-	}
-}
-
-/* ggml names the buffer and its size on one of the lines around: "failed to allocate CUDA0 buffer of
- * size 151851674624", "failed to allocate buffer, size = 8192.00 MiB", "buffer 'data' size 100 is
- * larger than buffer maximum of 50". */
-static void ggml_buffer(struct oom_crash *c, const char *begin, const char *at, const char *end)
-{
-	static const struct {
-		const char *word;
-		enum oom_crash_number number;
-		bool bare;
-	} rows[] = {{"buffer of size", OOM_CRASH_TRIED, true},
-		    {"buffer, size =", OOM_CRASH_TRIED, false},
-		    {"buffer maximum of", OOM_CRASH_ALLOWED, true},
-		    {"' size", OOM_CRASH_TRIED, true}};
-	const char *const line = oom_line_begin(begin, at);
-	const char *from = line;
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		oom_number_follows(c, rows[i].number, line, oom_line_end(at, end), rows[i].word,
-				   rows[i].bare);
-	/* a layer above repeats the refusal with the size; then the lines before, the nearest first */
-	if (!c->known[OOM_CRASH_TRIED])
-		oom_number_follows(c, OOM_CRASH_TRIED, line, end - line > 400 ? line + 400 : end, "buffer of size", true);
-	for (int n = 0; n < 12 && from > begin && !c->known[OOM_CRASH_TRIED]; n++) {
-		const char *const to = from - 1;
-
-		from = oom_line_begin(begin, to);
-		oom_number_follows(c, OOM_CRASH_TRIED, from, to, "buffer of size", true);
-		oom_number_follows(c, OOM_CRASH_TRIED, from, to, "allocation of size", true);
-	}
-}
-
 /* vLLM: "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory
  * utilization (0.95, 45.01 GiB)" */
 static void free_of_total(struct oom_crash *c, const char *begin, const char *at,
@@ -239,19 +184,6 @@ static void read_kernel(struct oom_crash *c, const struct oom_excerpt *p)
 	anon_rss(c, p->begin, p->at);
 }
 
-static void read_ggml(struct oom_crash *c, const struct oom_excerpt *p)
-{
-	allocating_before(c, p->begin, p->at);
-	if (!c->known[OOM_CRASH_TRIED])
-		oom_number_follows(c, OOM_CRASH_TRIED, p->after, p->stop, "buffer of size", true);
-	allocating_above(c, p->begin, p->at);
-}
-
-static void read_ggml_buffer(struct oom_crash *c, const struct oom_excerpt *p)
-{
-	ggml_buffer(c, p->begin, p->at, p->end);
-}
-
 /* Faiss: "alloc fail type FlatData dev 2 space Device stream 0 size 2764800000 bytes (cudaMalloc error", on lines
  * that a page broke; before 1.7 "failed to cudaMalloc 47064032 bytes (error 2 out of memory)". */
 static void read_faiss(struct oom_crash *c, const struct oom_excerpt *p)
@@ -323,6 +255,15 @@ static void read_kv_budget(struct oom_crash *c, const struct oom_excerpt *p)
 	oom_number_follows(c, OOM_CRASH_FREE, p->after, p->stop, "available KV cache memory (", false);
 }
 
+/* TensorRT-LLM: "Max tokens in paged KV cache: 1280. Allocating 671088640 bytes.", some lines before the runtime's error. */
+static void read_trtllm(struct oom_crash *c, const struct oom_excerpt *p)
+{
+	const char *const said = oom_text_last(p->begin, p->at, ". Allocating ");
+
+	if (said && p->at - said < 2500)
+		oom_number_follows(c, OOM_CRASH_TRIED, said, oom_line_end(said, p->at), ". Allocating ", true);
+}
+
 /* TensorRT says the size in a warning of its own, between errors without one. */
 static void read_tensorrt(struct oom_crash *c, const struct oom_excerpt *p)
 {
@@ -345,9 +286,9 @@ static const struct reader then[] = {
 	{"xla-tpu-hbm", 0, oom_xla_hbm}, {"numpy-memory-error", 0, read_numpy}, {NULL, OOM_RUNTIME_GRAPH, read_tensorflow},
 	{NULL, OOM_RUNTIME_EXECUTABLE, oom_xla_pool}, {"tf-bfc-dump", 0, oom_xla_dump},
 	{"kernel-oom-kill", 0, read_kernel}, {"oom-kill", 0, read_kernel}, {"ggml-cuda-error", 0, read_current_device},
-	{"ggml-cuda", 0, read_ggml}, {"ggml-buffer", 0, read_ggml_buffer}, {"ggml-vulkan", 0, read_ggml_buffer},
+	{"ggml-cuda", 0, oom_read_ggml}, {"ggml-buffer", 0, oom_read_ggml_buffer}, {"ggml-vulkan", 0, oom_read_ggml_buffer},
 	{"cuda-memory-summary", 0, oom_summary_numbers},
-	{"tensorrt", 0, read_tensorrt}, {"faiss-alloc", 0, read_faiss}, {"mindspore-alloc", 0, read_mindspore}, {"trtllm-executor", 0, read_executor},
+	{"tensorrt", 0, read_tensorrt}, {"faiss-alloc", 0, read_faiss}, {"mindspore-alloc", 0, read_mindspore}, {"trtllm-executor", 0, read_executor}, {"trtllm-cuda", 0, read_trtllm},
 	{"vllm-free-memory", 0, read_share}, {"vllm-kv-budget", 0, read_kv_budget}, {NULL, 0, NULL}};
 
 static void read_all(struct oom_crash *c, const struct reader *r, const struct oom_excerpt *p)

@@ -179,6 +179,10 @@ void oom_summary_counters(struct oom_crash *c, const char *begin, const char *en
 void oom_summary_numbers(struct oom_crash *c, const struct oom_excerpt *x);
 void oom_causes_of_summary(struct oom_crash *c, const char *begin, const char *end);
 
+/* ggml.c */
+void oom_read_ggml(struct oom_crash *c, const struct oom_excerpt *p);
+void oom_read_ggml_buffer(struct oom_crash *c, const struct oom_excerpt *p);
+
 /* PyTorch's sentence, and the era of its wording. */
 void oom_torch_numbers(struct oom_crash *c, const char *at, const char *end);
 void oom_torch_format(struct oom_crash *c, const char *at, const char *end);

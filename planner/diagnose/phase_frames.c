@@ -72,6 +72,8 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"~dummy", OOM_CRASH_INIT},
 	{"initialize_kv_cache", OOM_CRASH_INIT},
 	{"initialize_cache", OOM_CRASH_INIT},
+	{"_allocate_kv_cache", OOM_CRASH_INIT},
+	{"allocate_gpu_cache", OOM_CRASH_INIT},
 	{"capture_model", OOM_CRASH_INIT},
 	{"check_enough_kv_cache", OOM_CRASH_INIT},
 	/* exllamav2/cache.py: the whole cache, once the weights are there */

@@ -174,6 +174,8 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"llama_load_model", OOM_CRASH_LOAD},
 	{"kv_cache: failed", OOM_CRASH_INIT},
 	{"Starting profile run", OOM_CRASH_INIT},
+	/* TensorRT-LLM makes it when its executor starts */
+	{"in paged KV cache", OOM_CRASH_INIT},
 	{"sequence length used for profiling", OOM_CRASH_INIT},
 	{"Capture cuda graph failed", OOM_CRASH_INIT},
 	/* DeepSpeed's reports of its own beginning */

@@ -75,7 +75,7 @@ static const struct oom_program programs[] = {
 	  "text_generation_router", "text-generation-launcher", "text-generation-inference", "max-batch-prefill-tokens", "@text_generation",
 	  "text_generation.errors"}, NULL, {NULL}},
 	{"tensorrt-llm", "TensorRT-LLM", OOM_ACTIVITY_SERVES, "trtllm",
-	 {"@tensorrt_llm", "[TensorRT-LLM]", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"}, NULL, {NULL}},
+	 {"@tensorrt_llm", "[TensorRT-LLM]", "TensorRT-LLM", "trtllm-serve", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"}, NULL, {NULL}},
 	{"lmdeploy-lite", "LMDeploy's quantiser", OOM_ACTIVITY_INFERS, "lmdeploy-lite", {"@lmdeploy/lite", "lmdeploy lite"}, NULL, {NULL}},
 	{"lmdeploy", "LMDeploy", OOM_ACTIVITY_SERVES, "lmdeploy", {"@lmdeploy", "[TM][", "turbomind", "lmdeploy serve", "LMDeploy"}, NULL, {NULL}},
 	{"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {"@exllamav2", "@exllamav3", "@tabbyAPI", "nsufficient VRAM for model", "nsufficient VRAM in split for model"}, NULL, {NULL}},

@@ -212,7 +212,7 @@ static bool loads_several(const char *begin, const char *end)
 {
 	static const char *const said[] = {"econd model", "witch model", "witching model", "witching between", "witch between", "model after another", "models one after", "model after the other"},
 				 *const many[] = {"ultiple models", "everal models", "ifferent model", "wo models", "nother model"},
-				 *const loaded[] = {"load", "concurren", "simultan", "at once", "same time", "parallel", "one after", "sequen", "loop", "unload"};
+				 *const loaded[] = {"load", "concurren", "simultan", "at once", "same time", "parallel", "one after", "sequen", "loop", "unload", "hosted", "same server", "same GPU", "same gpu"};
 
 	if (any_in(said, COUNT(said), begin, end))
 		return true;
@@ -220,6 +220,9 @@ static bool loads_several(const char *begin, const char *end)
 		for (const char *p = begin; (p = oom_text_find(p, end, many[i])); p++)
 			if (any_in(loaded, COUNT(loaded), oom_line_begin(begin, p), oom_line_end(p, end)))
 				return true;
+	for (const char *p = begin; (p = oom_text_find(p, end, " other models")); p++)
+		if (any_in(loaded, COUNT(loaded), oom_line_begin(begin, p), oom_line_end(p, end)))
+			return true;
 	for (const char *p = begin; (p = oom_text_find(p, end, " models")); p++)
 		if (p - begin > 1 && p[-1] >= '2' && p[-1] <= '9' && !isalnum((unsigned char)p[-2]) && any_in(loaded, COUNT(loaded), oom_line_begin(begin, p), oom_line_end(p, end)))
 			return true;

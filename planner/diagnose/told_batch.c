@@ -144,7 +144,8 @@ static void printed_batch(struct oom_crash *c, const char *line, const char *siz
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (oom_text_find(line, size, others[i]))
 			return;
-	while (p < stop && p - size < 60 && !isdigit((unsigned char)*p) && *p != '.' && *p != ',' && *p != ';' && *p != '\n')
+	/* "batch size for T5 or BERT": a digit that a letter stands before is of a name */
+	while (p < stop && p - size < 60 && (!isdigit((unsigned char)*p) || isalnum((unsigned char)p[-1])) && *p != '.' && *p != ',' && *p != ';' && *p != '\n')
 		p++;
 	for (n = 0; p + n < stop && n + 1 < sizeof(number) && isdigit((unsigned char)p[n]); n++)
 		number[n] = p[n];

@@ -74,6 +74,23 @@ static const struct {
 	{"load: ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory\nllama_model_load: error loading model\n"
 	 "level=ERROR msg=\"error loading llama server\" error=\"llama runner process has terminated: cudaMalloc failed: out of memory\"\n", 1, "num_gpu", NULL, NULL, OOM_CRASH_LOAD,
 	 "the size stands with the first refusal"},
+	{"vllm serve m\nINFO EngineCore: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 40.00 GiB total capacity; 15.00 GiB already allocated; 0.50 GiB free; 15.50 GiB "
+	 "reserved in total by PyTorch)\n", 2, "gpu_memory_utilization 0.38 or less: others hold 24.00 of 40.00 GiB", "0.90 to 0.85", NULL, OOM_CRASH_UNKNOWN,
+	 "(40 - 24) / 40, less two hundredths"},
+	{"vllm serve m --gpu-memory-utilization 0.95\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.\n", 2,
+	 "tensor_parallel_size", "utilization higher", NULL, OOM_CRASH_INIT, "weights have taken nearly all of the card"},
+	{"ERROR [executor.py:9]  File \"/l/vllm/v1/worker/gpu_model_runner.py\", line 9, in _allocate_kv_cache_tensors\nERROR [executor.py:9] " FULL("40.00", "39.00"), 2, "gpu_memory_utilization lower", NULL,
+	 NULL, OOM_CRASH_INIT, "the cache is made before anything is served"},
+	/* 9.3 GiB of cache */
+	{"[TensorRT-LLM][INFO] Max tokens in paged KV cache: 20000. Allocating 10000000000 bytes.\n[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, s): out of memory "
+	 "(/c/tensorrt_llm/runtime/tllmBuffers.h:112)\n", 1, "free_gpu_memory_fraction lower", NULL, NULL, OOM_CRASH_INIT, "the line before says what was asked for"},
+	{"TensorRT-LLM runs out of memory:\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 22.00 GiB of which 1.00 MiB is free. Process 77 has "
+	 "21.90 GiB memory in use. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n", 1, "free_gpu_memory_fraction lower", NULL, NULL,
+	 OOM_CRASH_UNKNOWN, "an engine's weights and cache are not PyTorch's"},
+	{"Three other models are hosted on the same server. Failed to allocate memory for requested buffer of size 3000000000 [E:onnxruntime:, sequential_executor.cc:514] bfc_arena.cc:376 "
+	 "onnxruntime::BFCArena::AllocateRawInternal\n", 1, "fewer models", NULL, NULL, OOM_CRASH_UNKNOWN, "sessions beside one another"},
+	{"allocating 100.00 MiB on device 3: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA3 buffer of size 104857600\nllama-server -m x.gguf\n", 3, "-ts", NULL, NULL,
+	 OOM_CRASH_INIT, "a small request on a card that is not the first"},
 	/* ---- pictures ---- */
 	{"got prompt\n" AT("/c/ComfyUI/custom_nodes/own/net.py", "forward", "return super().forward(x)") AT("/l/torch/nn/modules/conv.py", "_conv_forward", "return F.conv3d(")
 	 "torch.OutOfMemoryError: Allocation on device\n", 1, "VAE Decode (Tiled)", NULL, "the decoder of latents", OOM_CRASH_INFERENCE, "convolutions over time are a video's decoder"},
@@ -98,7 +115,11 @@ static const struct {
 	 NULL, "64 times", OOM_CRASH_COMPILE, "a TPU's tiles"},
 	{"  File \"own/predict.py\", line 8, in main\n    out = net(params, x)\njaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.\n", 2,
 	 "smaller inputs", "cache", NULL, OOM_CRASH_INFERENCE, "JAX draws no pictures and serves no cache by itself"},
+	{"RESOURCE_EXHAUSTED: Failed to allocate request for 300.00MiB (314572800B) on device ordinal 0\nwith the same batch size for T5 on jaxlib\n", 6, "", "5 -> 2", NULL, OOM_CRASH_UNKNOWN,
+	 "a digit of a name"},
 	/* ---- Macs, the host ---- */
+	{"MPS backend out of memory (MPS allocated: 6.00 GB, other allocations: 100.00 MB, max allowed: 6.77 GB). Tried to allocate 900.00 MB on private pool.\n", 2, "torch.no_grad", NULL, NULL,
+	 OOM_CRASH_UNKNOWN, "on a Mac it seldom trains"},
 	{"I load 4 models at the same time through the API:\n[METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\n"
 	 "libc++abi: terminating due to uncaught exception of type std::runtime_error\n", 1, "one model at a time", NULL, NULL, OOM_CRASH_UNKNOWN, "models beside one another, by their number"},
 	{TRACE AT("/l/monai/data/dataset.py", "_fill_cache", "return list(pool)") AT("/l/monai/data/dataset.py", "_load_cache_item", "item = apply_transform(t, item)")

@@ -99,7 +99,7 @@ static const struct {
 	{"(ActorModelRayActor pid=12) Train epoch [1/1]: 12% 31/256\n7B model with PPO on four cards, OOM\n", 1, "micro_batch_size", "environments", NULL, OOM_CRASH_UNKNOWN, "no simulation"},
 	/* ---- a program that shows in code alone ---- */
 	{"from vllm import LLM\nllm = LLM(model=\"m\")\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 44.50 GiB total capacity; 27.00 GiB already allocated; "
-	 "500.00 MiB free; 27.10 GiB reserved in total by PyTorch)\n", 2, "gpu_memory_utilization lower", NULL, NULL, OOM_CRASH_UNKNOWN, "it takes a share of the whole card"},
+	 "500.00 MiB free; 27.10 GiB reserved in total by PyTorch)\n", 2, "gpu_memory_utilization 0.59", NULL, NULL, OOM_CRASH_UNKNOWN, "it takes a share of the whole card: (44.5 - 16.9) / 44.5, less two hundredths"},
 };
 
 static void decode(const char *text, struct oom_crash *c)
