@@ -136,6 +136,7 @@ struct oom_crash {
 	bool text_array;                        /* NumPy's of text, each entry as wide as the longest */
 	bool pairs;                             /* that shape is square: everything of so many against everything */
 	int64_t image[2];                       /* height and width, where that shape is one of images; 0: it is not */
+	bool mapped;                            /* accelerate's device_map lays its layers over several cards */
 	bool moved_whole;                       /* its code moves a pipeline to the card before it offloads it in parts */
 	bool offloads;                          /* an optimizer's states lie in host memory */
 	bool sees;                              /* images or video go into the model */

@@ -156,6 +156,12 @@ static bool by_program_total(struct oom_crash *c)
 }
 
 /* XLA says what was free where its allocator had a size. */
+/* The largest card in data/gpus.csv, MI355X, has 288 GiB. */
+static bool beyond_cards(const struct oom_crash *c)
+{
+	return c->known[OOM_CRASH_TRIED] && !c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TRIED] > (uint64_t)300 << 30;
+}
+
 static void of_executable(struct oom_crash *c)
 {
 	const uint64_t left = c->bytes[OOM_CRASH_FREE], tried = c->bytes[OOM_CRASH_TRIED];
@@ -165,6 +171,8 @@ static void of_executable(struct oom_crash *c)
 			      "the compiler says what the program needs and what the device has");
 	} else if (!c->known[OOM_CRASH_FREE] && by_program_total(c)) {
 		return;
+	} else if (beyond_cards(c)) {
+		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.8, "one request of more than any card has");
 	} else if (!c->known[OOM_CRASH_FREE]) {
 		oom_cause_say(c, OOM_CAUSE_UNKNOWN, 0.5, "the text does not say how much there was");
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.45, "one request could not be met");

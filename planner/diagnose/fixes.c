@@ -120,6 +120,8 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 		oom_fix_add(a, "", "a card of its own for each rank: torch.cuda.set_device(local_rank) before init_process_group(), and CUDA_VISIBLE_DEVICES without cards that others use (nvidia-smi)");
 	if (of_memory && c->moved_whole)
 		oom_fix_add(a, "", "leave out .to(\"cuda\") before enable_model_cpu_offload(): it puts every part on the card at once; the offload moves each part there when it runs");
+	if (of_memory && c->mapped && work == OOM_WORK_INFERENCE)
+		oom_fix_add(a, "", "fewer layers on the card that refused: max_memory={0: \"40GiB\", 1: ...} beside device_map, which fills cards with weights and leaves no room for what runs there");
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_crash_of_card(c) && work == OOM_WORK_TRAINING && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TOTAL] < (uint64_t)5 << 28)
 		oom_fix_add(a, "", "another card, or the CPU (device=\"cpu\"): one of about 1 GB has next to no room beside the CUDA context");
 	oom_fixes_of_numbers(c, cause, oom_lever_of(c, OOM_LEVER_OFFLOAD), a);

@@ -273,6 +273,12 @@ static void read_tensorrt(struct oom_crash *c, const struct oom_excerpt *p)
 		oom_number_follows(c, OOM_CRASH_TRIED, said, p->at, "of GPU memory (", true);
 }
 
+/* The tensor's own size, before that of a later message. */
+static void read_tf_tensor(struct oom_crash *c, const struct oom_excerpt *p)
+{
+	oom_number_of_tf_shape(c, p->after, p->stop);
+}
+
 /* Numbers before the general words are asked for, and after them. */
 struct reader {
 	const char *format;     /* its beginning; NULL: any */
@@ -280,7 +286,7 @@ struct reader {
 	void (*read)(struct oom_crash *c, const struct oom_excerpt *p);
 };
 static const struct reader first[] = {
-	{"tf-device-driver", 0, read_driver_pool}, {"ray-oom", 0, read_ray}, {"tf-host-", 0, read_tf_host},
+	{"tf-device-driver", 0, read_driver_pool}, {"ray-oom", 0, read_ray}, {"tf-host-", 0, read_tf_host}, {"tf-oom-tensor", 0, read_tf_tensor},
 	{NULL, OOM_RUNTIME_EXECUTABLE, oom_xla_line}, {"paddle", 0, read_paddle}, {NULL, 0, NULL}};
 static const struct reader then[] = {
 	{"xla-tpu-hbm", 0, oom_xla_hbm}, {"numpy-memory-error", 0, read_numpy}, {NULL, OOM_RUNTIME_GRAPH, read_tensorflow},

@@ -196,8 +196,8 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		return true;
 	}
 	if (innermost_is(&s, "__init__") || innermost_is(&s, "init\n") || innermost_is(&s, "reset_parameters"))
-		/* a program that only infers loads the model that it makes */
-		return oom_phase_settle(c, oom_program_of(c)->activity == OOM_ACTIVITY_INFERS ? OOM_CRASH_LOAD : OOM_CRASH_INIT, 0.7,
+		/* a program that only infers loads the model that it makes, and a server's module is made with room for its weights */
+		return oom_phase_settle(c, oom_program_of(c)->activity == OOM_ACTIVITY_INFERS || oom_program_of(c)->activity == OOM_ACTIVITY_SERVES ? OOM_CRASH_LOAD : OOM_CRASH_INIT, 0.7,
 					"the innermost frame makes a module");
 	if (!oom_phase_meets(oom_phase_of_forward, s.from, s.to) && by_placing(c, &s))
 		return true;

@@ -114,6 +114,8 @@ const struct oom_phase_rule oom_phase_of_line[] = {
 	{".bin>", OOM_CRASH_LOAD},
 	{".pt>", OOM_CRASH_LOAD},
 	{"</torch_", OOM_CRASH_DATA},
+	/* a value given to a variable: initial weights, or those of a file */
+	{"OP_REQUIRES failed at assign_op", OOM_CRASH_INIT},
 	{"OP_REQUIRES failed at tpu_", OOM_CRASH_UNKNOWN},
 	{"OP_REQUIRES failed", OOM_CRASH_FORWARD},
 	{NULL, OOM_CRASH_UNKNOWN},
@@ -335,6 +337,7 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	/* who names an optimizer or its rate trains */
 	{"AdamW", OOM_CRASH_TRAIN_STEP}, {"learning_rate", OOM_CRASH_TRAIN_STEP}, {"learning rate", OOM_CRASH_TRAIN_STEP},
 	{"enerat", OOM_CRASH_INFERENCE}, {"prompt", OOM_CRASH_INFERENCE},
+	{" deploy", OOM_CRASH_INFERENCE},
 	/* whoever calls a model through one has it served */
 	{" api", OOM_CRASH_INFERENCE}, {" API", OOM_CRASH_INFERENCE},
 	{NULL, OOM_CRASH_UNKNOWN},

@@ -68,7 +68,7 @@ static const struct oom_program programs[] = {
 	 {"@sglang/multimodal_gen", "multimodal_gen/runtime", "dit-layerwise-offload", "dit_layerwise_offload", "dit-cpu-offload", "dit_cpu_offload"}, NULL, {NULL}},
 	{"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm",
 	 {"@vllm", "@vllm_ascend", "@vllm_omni", "EngineCore", "v1/engine/core.py", "VllmWorker", "WorkerWrapper", "worker_base.py", "gpu_model_runner.py",
-	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve", "--max-model-len", "from vllm import"}, NULL, {NULL}},
+	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve", "--max-model-len", "from vllm import", "LLM(model=", "# vllm"}, NULL, {NULL}},
 	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static", "Scheduler hit an exception", "avail mem="}, NULL, {NULL}},
 	{"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi",
 	 {"text_generation_server", "text_generation_client", "text_generation_launcher",
@@ -149,7 +149,7 @@ static const struct oom_program programs[] = {
 	{"mrcnn", "Mask R-CNN", OOM_ACTIVITY_EITHER, "mrcnn", {"@mrcnn", "mrcnn.model"}, NULL, {NULL}},
 	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}, NULL, {NULL}},
 	{"server", "the server", OOM_ACTIVITY_SERVES, "transformers", {" serve --", "api_server", "/v1/chat/completions", "@uvicorn", "@fastapi"}, NULL, {NULL}},
-	{"colabfold", "the folding program", OOM_ACTIVITY_INFERS, "folding", {"@colabfold", "Running colabfold", "Not Enough GPU memory?", "@alphafold", "@alphafold3", "AlphaFold", "run_alphafold"}, NULL, {NULL}},
+	{"colabfold", "the folding program", OOM_ACTIVITY_INFERS, "folding", {"@colabfold", "Running colabfold", "colabfold", "ColabFold", "localcolabfold", "Not Enough GPU memory?", "@alphafold", "@alphafold3", "AlphaFold", "run_alphafold"}, NULL, {NULL}},
 };
 
 /* A library on a runtime that is not PyTorch's speaks that runtime's words; a program with options of its own keeps

@@ -24,6 +24,8 @@ static const struct {
 	{"running out of memory", false, &of_device}, {"run out of memory", false, &of_device},
 	/* who watched it grow */
 	{"emory leak", false, &of_device}, {"emory usage increas", false, &of_device}, {"emory usage keeps", false, &of_device}, {"emory keeps increas", false, &of_device}, {"emory keeps grow", false, &of_device},
+	/* a task manager's figure: "my ram gets to 100%" */
+	{"100%", false, &of_host}, {"100 %", false, &of_host},
 	/* a kill writes over the line of a bar: "Killedg in batch 12" */
 	{"\nKilled", false, &of_kill}, {"Killed", false, &of_kill},
 	{"ompletely exhausted", false, &of_device}, {"emory is exhausted", false, &of_device}, {"RAM is exhausted", false, &of_host}, {"emory usage grows", false, &of_device},
@@ -64,6 +66,21 @@ static bool counts_on(const char *p, const char *end)
 	return p < stop;
 }
 
+/* RAM that is said to be full, in a text that says how it ended. */
+static bool is_full(const char *begin, const char *p, const char *end)
+{
+	static const char *const names[] = {" ram ", " RAM ", "# ram", "# RAM", " Ram "}, *const ends[] = {"crash", "freez", "kill", "Kill", "hang", "close", "restart"};
+	const char *const line = oom_line_begin(begin, p), *const from = p - line > 30 ? p - 30 : line;
+	bool of_ram = false;
+
+	for (size_t i = 0; i < COUNT(names); i++)
+		of_ram |= oom_text_find(from, p, names[i]) != NULL;
+	for (size_t i = 0; of_ram && i < COUNT(ends); i++)
+		if (oom_text_find(begin, end, ends[i]))
+			return true;
+	return false;
+}
+
 /* A bar that a kill cut short: "77%|####Killed". */
 static bool ends_bar(const char *begin, const char *p, const char *end)
 {
@@ -82,6 +99,11 @@ static const char *said_of(size_t row, const char *begin, const char *end)
 	for (const char *p = begin; (p = oom_text_find(p, end, rows[row].word)); p++) {
 		if (rows[row].whole && ((p > begin && letter(p[-1])) || (p + n < end && letter(p[n]) && !(p[n] == '.' && (p + n + 1 == end || isspace((unsigned char)p[n + 1]))))))
 			continue;
+		if (rows[row].word[0] == '1') {
+			if (is_full(begin, p, end))
+				return p;
+			continue;
+		}
 		if (rows[row].trigger == &of_kill ? (rows[row].word[0] == '\n' ? counts_on(p + n, end) : ends_bar(begin, p, end)) : !averted(begin, p, end))
 			return p;
 	}

@@ -257,4 +257,6 @@ void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *e
 		c->set |= OOM_SET(OOM_LEVER_ADAPTER);
 	c->several = loads_several(begin, end);
 	c->moved_whole = moves_first(begin, end);
+	c->mapped = (oom_text_find(begin, end, "device_map=\"auto\"") || oom_text_find(begin, end, "device_map='auto'") || oom_text_find(begin, end, "device_map: auto") || oom_text_find(begin, end, "device_map=auto")) &&
+		    (oom_text_find(begin, end, " GPUs") || oom_text_find(begin, end, "ther GPU") || oom_text_find(begin, end, "ulti-GPU") || oom_text_find(begin, end, "ulti GPU") || oom_text_find(begin, end, " gpus"));
 }

@@ -44,6 +44,11 @@ static const struct {
 	{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 200.00 MiB is free. Of the allocated memory 15.00 GiB is allocated "
 	 "by PyTorch, and 8.00 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n"
 	 "python generate_text.py\n", 1, "PYTORCH_ALLOC_CONF=expandable_segments:True", "CUDA_ALLOC_CONF", NULL, OOM_CRASH_INFERENCE, "2.9 names it anew"},
+	{TRACE AT("/l/vllm/model_executor/models/x.py", "__init__", "self.attn = Attention()") AT("/l/vllm/model_executor/layers/linear.py", "__init__", "self.weight = Parameter(torch.empty(n))")
+	 FULL("79.00", "78.00"), 2, "tensor_parallel_size", "gpu_memory_utilization", NULL, OOM_CRASH_LOAD, "a server's module is made with room for its weights"},
+	{"We deploy it with from_pretrained(p, device_map='auto') on 4 GPUs, it fails in generation on the first.\n" FULL("79.00", "78.00"), 1, "max_memory={0:", NULL, NULL, OOM_CRASH_INFERENCE,
+	 "a device map that fills the first card with weights"},
+	{"my RAM gets to 100% in ComfyUI and then it crashes\n", 2, "page file", NULL, NULL, OOM_CRASH_UNKNOWN, "a task manager's figure"},
 	/* ---- quantisers: what they make is not what they were given ---- */
 	{"from auto_gptq import BaseQuantizeConfig\nc = BaseQuantizeConfig(bits=4, group_size=128)\nm = X.from_pretrained(\"own/Net-8B\", c).to(\"cuda\")\n" FULL("15.70", "15.00"), 1,
 	 "leave the weights in the host's memory", "fewer bits", NULL, OOM_CRASH_LOAD, "sixteen bits are loaded before four are made"},
@@ -117,6 +122,8 @@ static const struct {
 	 "smaller inputs", "cache", NULL, OOM_CRASH_INFERENCE, "JAX draws no pictures and serves no cache by itself"},
 	{"RESOURCE_EXHAUSTED: Failed to allocate request for 300.00MiB (314572800B) on device ordinal 0\nwith the same batch size for T5 on jaxlib\n", 6, "", "5 -> 2", NULL, OOM_CRASH_UNKNOWN,
 	 "a digit of a name"},
+	{"running localcolabfold on a long chain: RuntimeError: Resource exhausted: Failed to allocate request for 3.00GiB (3221225472B) on device ordinal 0 (jax)\n", 1, "fewer residues", "optax", NULL,
+	 OOM_CRASH_UNKNOWN, "a folding program by its name in people's words"},
 	/* ---- Macs, the host ---- */
 	{"MPS backend out of memory (MPS allocated: 6.00 GB, other allocations: 100.00 MB, max allowed: 6.77 GB). Tried to allocate 900.00 MB on private pool.\n", 2, "torch.no_grad", NULL, NULL,
 	 OOM_CRASH_UNKNOWN, "on a Mac it seldom trains"},
@@ -181,6 +188,20 @@ static void test_layers(void **state)
 	assert_int_equal(c.gpu_index, 1);
 }
 
+/* [2,2,2,512,512] float is 8 MiB; the 4 bytes are a later message's. And no card has 400 GiB. */
+static void test_sizes(void **state)
+{
+	struct oom_crash c;
+
+	(void)state;
+	decode("W op_kernel.cc:1318] OP_REQUIRES failed at assign_op.h:112 : Resource exhausted: OOM when allocating tensor with shape[2,2,2,512,512] and type float on device:GPU:0 by allocator GPU_0_bfc\n"
+	       "W bfc_allocator.cc:275] Allocator (GPU_0_bfc) ran out of memory trying to allocate 4B.\n", &c);
+	assert_true(c.bytes[OOM_CRASH_TRIED] == (uint64_t)8 << 20);
+	assert_int_equal(c.phase, OOM_CRASH_INIT);
+	decode("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 429496729600 bytes.\n", &c);
+	assert_true(c.cause[0].cause == OOM_CAUSE_TOO_LARGE && c.cause[0].confidence >= 0.8);
+}
+
 /* 128 + 9 is a signal that others send too: not said with four fifths. Kubernetes' own word is. */
 static void test_signals(void **state)
 {
@@ -216,7 +237,7 @@ static void test_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_served), cmocka_unit_test(test_layers), cmocka_unit_test(test_signals), cmocka_unit_test(test_left),
+		cmocka_unit_test(test_served), cmocka_unit_test(test_layers), cmocka_unit_test(test_sizes), cmocka_unit_test(test_signals), cmocka_unit_test(test_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
