@@ -149,6 +149,7 @@ struct oom_crash {
 	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
+	double card_said;                       /* GB of the smallest card that people speak of; 0: none */
 	unsigned cards;                         /* that a training is divided over, as the text says; 0: it does not */
 	uint64_t vocabulary;                    /* of its family, by its name; 0: unknown */
 	bool windows;                           /* the paths in the text are those of Windows */

@@ -300,12 +300,23 @@ static void in_host(const struct oom_crash *c, enum oom_cause cause, struct oom_
 			 "makes in host memory", c->host_states, (double)c->host_states * 12 / 1e9);
 }
 
+/* People speak of larger cards than the one that was full. */
+static void another_card(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL];
+	char *const out = oom_other_card(c) ? evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "the text speaks of cards of %.0f GB, the message of one of %.2f GiB: another card than was meant, or a slice of one (MIG)", c->card_said, total / gib);
+}
+
 void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a)
 {
 	what_asked(c, cause, a);
 	weights(c, work, cause, a);
 	first_dimension(c, a);
 	by_counts(c, a);
+	another_card(c, a);
 	of_request(c, cause, a);
 	tokens(c, a);
 	outside(c, cause, a);

@@ -101,6 +101,26 @@ static bool sees_at_work(const struct oom_crash *c, enum oom_crash_work work)
 	       (c->phase == OOM_CRASH_TRAIN_STEP && large && !oom_weights_too_large(c, work));
 }
 
+/* What stands in the way whatever ran: models that stay, another card than was meant, a card of its own. */
+static void fix_before_all(const struct asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+	const bool of_memory = q->of_memory;
+
+	if ((of_memory || q->cause == OOM_CAUSE_KV_CACHE || q->cause == OOM_CAUSE_OTHER_PROCESS) && c->several)
+		add(c, a, "", OOM_LEVER_UNLOAD);
+	if (oom_other_card(c))
+		oom_fix_add(a, "", "the card that was meant: CUDA counts the fastest first, nvidia-smi by the bus (CUDA_DEVICE_ORDER=PCI_BUS_ID makes them one), CUDA_VISIBLE_DEVICES chooses before the program starts");
+	if (of_memory && c->part == OOM_PART_CONTEXT)
+		oom_fix_add(a, "", "a card of its own for each rank: torch.cuda.set_device(local_rank) before init_process_group(), and CUDA_VISIBLE_DEVICES without cards that others use (nvidia-smi)");
+	if (of_memory && c->moved_whole)
+		oom_fix_add(a, "", "leave out .to(\"cuda\") before enable_model_cpu_offload(): it puts every part on the card at once; the offload moves each part there when it runs");
+	if (of_memory && c->mapped && q->work == OOM_WORK_INFERENCE)
+		oom_fix_add(a, "", "fewer layers on the card that refused: max_memory={0: \"40GiB\", 1: ...} beside device_map, which fills cards with weights and leaves no room for what runs there");
+	if (q->cause == OOM_CAUSE_TOO_LARGE && oom_crash_of_card(c) && q->work == OOM_WORK_TRAINING && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TOTAL] < (uint64_t)5 << 28)
+		oom_fix_add(a, "", "another card, or the CPU (device=\"cpu\"): one of about 1 GB has next to no room beside the CUDA context");
+}
+
 /* What the text's own numbers and parts ask for, before what helps everybody.  Returns what the run has already. */
 static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 {
@@ -114,16 +134,7 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 	const bool of_part = of_memory || (cause == OOM_CAUSE_EVAL_LOGITS && c->cause[0].confidence < 0.8);
 	uint64_t told_already = 0;
 
-	if ((of_memory || cause == OOM_CAUSE_KV_CACHE || cause == OOM_CAUSE_OTHER_PROCESS) && c->several)
-		add(c, a, "", OOM_LEVER_UNLOAD);
-	if (of_memory && c->part == OOM_PART_CONTEXT)
-		oom_fix_add(a, "", "a card of its own for each rank: torch.cuda.set_device(local_rank) before init_process_group(), and CUDA_VISIBLE_DEVICES without cards that others use (nvidia-smi)");
-	if (of_memory && c->moved_whole)
-		oom_fix_add(a, "", "leave out .to(\"cuda\") before enable_model_cpu_offload(): it puts every part on the card at once; the offload moves each part there when it runs");
-	if (of_memory && c->mapped && work == OOM_WORK_INFERENCE)
-		oom_fix_add(a, "", "fewer layers on the card that refused: max_memory={0: \"40GiB\", 1: ...} beside device_map, which fills cards with weights and leaves no room for what runs there");
-	if (cause == OOM_CAUSE_TOO_LARGE && oom_crash_of_card(c) && work == OOM_WORK_TRAINING && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TOTAL] < (uint64_t)5 << 28)
-		oom_fix_add(a, "", "another card, or the CPU (device=\"cpu\"): one of about 1 GB has next to no room beside the CUDA context");
+	fix_before_all(q, a);
 	oom_fixes_of_numbers(c, cause, oom_lever_of(c, OOM_LEVER_OFFLOAD), a);
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && c->bytes[OOM_CRASH_OTHER] > c->bytes[OOM_CRASH_ALLOCATED])
 		add(c, a, "", OOM_LEVER_RESTART);

@@ -7,6 +7,11 @@ bool oom_takes_share(const struct oom_crash *c)
 	return oom_program_of(c)->activity == OOM_ACTIVITY_SERVES && oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_ROOM);
 }
 
+bool oom_other_card(const struct oom_crash *c)
+{
+	return c->card_said > 0 && oom_runtime_is(c, OOM_RUNTIME_CARD) && c->known[OOM_CRASH_TOTAL] && c->card_said * 1e9 > 2.2 * (double)c->bytes[OOM_CRASH_TOTAL];
+}
+
 /* They free weights, states or what is kept for the backward pass: beside one tensor that is larger than the card
  * they change nothing. */
 static bool spares_the_rest(enum oom_lever l)

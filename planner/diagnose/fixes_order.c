@@ -247,11 +247,12 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 }
 
 /* Too much, or nobody knows: by what was made, read or loaded, whatever was going on. */
-static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_work work)
+static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause)
 {
+	const struct oom_program *const p = oom_program_of(c);
 	const bool runs = work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP;
 
-	if (beyond_share(c))
+	if (work != OOM_WORK_TRAINING && beyond_share(c))
 		return of_weights;
 	if (c->part == OOM_PART_TRACE)
 		return of_traces;
@@ -268,7 +269,7 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 	if (work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
 		return of_compiled_steps;
 	if (oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING || work == OOM_WORK_UNKNOWN))
-		return work == OOM_WORK_TRAINING ? of_states : *oom_program_of(c)->name ? of_weights : of_own_weights;
+		return work == OOM_WORK_TRAINING ? of_states : *p->name ? of_weights : of_own_weights;
 	return NULL;
 }
 
@@ -325,7 +326,7 @@ static const enum oom_lever *of_run(const struct oom_crash *c, enum oom_crash_wo
 
 static const enum oom_lever *of_shortage(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause)
 {
-	const enum oom_lever *levers = of_part(c, work);
+	const enum oom_lever *levers = of_part(c, work, cause);
 
 	if (!levers && work == OOM_WORK_TRAINING)
 		levers = of_step(c);

@@ -177,6 +177,35 @@ static bool is_card(const char *p, const char *end)
 	return false;
 }
 
+/* "A100 - 3 GPUs (40 GB each)", "3090 24G": a size right beside a card's name, or said of each. */
+static double card_said(const char *begin, const char *end)
+{
+	static const char *const units[] = {"GB", "G ", "GiB", "G)", "G,", "gb"};
+	double least = 0;
+
+	for (const char *p = begin; p < end; p++) {
+		const char *q = p, *near;
+		bool unit = false, card = false;
+		double n;
+
+		if (!isdigit((unsigned char)*p) || (p > begin && (isalnum((unsigned char)p[-1]) || strchr(".,", p[-1]))))
+			continue;
+		while (q < end && isdigit((unsigned char)*q))
+			q++;
+		n = q - p <= 3 ? strtod(p, NULL) : 0;
+		q += q < end && *q == ' ';
+		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && !unit; i++)
+			unit = (size_t)(end - q) >= strlen(units[i]) && !memcmp(q, units[i], strlen(units[i]));
+		near = p - begin > 12 ? p - 12 : begin;
+		for (const char *r = near; unit && r < p && !card; r++)
+			card = *r != '\n' && (r == begin || !isalnum((unsigned char)r[-1])) && is_card(r, end);
+		/* the message's own sentence speaks of its own card */
+		if (unit && !oom_text_find(oom_line_begin(begin, p), oom_line_end(p, end), "ried to allocate") && (card || (end - q > 8 && oom_text_find(q, q + 8, " each"))) && n >= 8 && (least <= 0 || n < least))
+			least = n;
+	}
+	return least;
+}
+
 static unsigned cards_of(const struct oom_crash *c, const char *begin, const char *end)
 {
 	const double told = oom_told(c, "nproc_per_node");
@@ -211,6 +240,7 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 
 	c->parameters = c->vocabulary = 0;
 	c->cards = cards_of(c, begin, end);
+	c->card_said = card_said(begin, end);
 	for (size_t i = 0; i < sizeof(leads) / sizeof(leads[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, leads[i])); p++) {
 			n = behind(p + strlen(leads[i]), end, &c->vocabulary);
@@ -222,7 +252,7 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 			}
 		}
 	/* who trains says what */
-	n = oom_runtime_is(c, OOM_RUNTIME_TORCH) && c->trains ? spoken(begin, end, &c->vocabulary) : called(begin, end, &c->language);
+	n = oom_runtime_is(c, OOM_RUNTIME_TORCH) && (c->trains || (c->set & OOM_SET(OOM_LEVER_ADAPTER))) ? spoken(begin, end, &c->vocabulary) : called(begin, end, &c->language);
 	if (n > 0) {
 		c->parameters = (uint64_t)llround(n * 1e9);
 		c->language = true;

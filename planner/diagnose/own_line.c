@@ -98,7 +98,7 @@ static struct oom_span code_of(const char *frame, const char *p, const char *to)
 	const char *const stop = oom_line_end(p, to), *const file = oom_text_find(frame, p, "File \"");
 	const ptrdiff_t logged = file ? file - frame : 0;
 
-	if (logged && strspn(frame, " \t") < (size_t)logged && stop - p > logged)
+	if (logged && strspn(frame, " \t") < (size_t)logged && stop - p > logged && !memcmp(frame, p, logged < 5 ? (size_t)logged : 5))
 		p += logged;
 	/* a launcher's rank, Rich's box, the arrow and number of the line */
 	if (stop - p > 7 && !memcmp(p, "[rank", 5) && memchr(p, ' ', (size_t)(stop - p)))

@@ -103,6 +103,10 @@ static const struct {
 	{"cost_volume", 0, OOM_PART_PAIRS, 0},
 	{"bbox_overlaps", 0, OOM_PART_PAIRS, 0},
 	{"box_iou", 0, OOM_PART_PAIRS, 0},
+	/* whatever its boxes are: "boxlist_iou(a, b)" */
+	{"_iou(", 0, OOM_PART_PAIRS, 0},
+	{"_ious(", 0, OOM_PART_PAIRS, 0},
+	{"match_quality_matrix", 0, OOM_PART_PAIRS, 0},
 	{"bbox_iou", 0, OOM_PART_PAIRS, 0},
 	{"iou_calculator", 0, OOM_PART_PAIRS, 0},
 	{"pairwise", 0, OOM_PART_PAIRS, 0},
@@ -189,6 +193,8 @@ static const struct {
 	/* a module's parameters, one after the other */
 	{", in _apply", OOM_PART_WEIGHTS},
 	{"_move_model_to_device", OOM_PART_WEIGHTS},
+	/* adapters go to where the weights of the base lie, which are there by then */
+	{"in get_peft_model", OOM_PART_WEIGHTS},
 	{"render_rays", OOM_PART_RAYS},
 	{"batchify_rays", OOM_PART_RAYS},
 	{"raymarching", OOM_PART_RAYS},

@@ -29,6 +29,9 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"optimum/exporters", OOM_CRASH_COMPILE},
 	/* saving; a state dict gathered for it is saving too */
 	{"~save", OOM_CRASH_SAVE},
+	/* merging is a part of it there */
+	{"unsloth/save.py", OOM_CRASH_SAVE},
+	{"unsloth_zoo/saving_utils.py", OOM_CRASH_SAVE},
 	{"save_pretrained(", OOM_CRASH_SAVE},
 	{"save_checkpoint(", OOM_CRASH_SAVE},
 	{"torch.save(", OOM_CRASH_SAVE},

@@ -92,7 +92,7 @@ static const struct oom_program programs[] = {
 	{"nemo", "NeMo", OOM_ACTIVITY_TRAINS, "megatron", {"@nemo", "@nemo_rl", "MegatronPolicyWorker"}, NULL, {NULL}},
 	{"megatron", "Megatron-LM", OOM_ACTIVITY_TRAINS, "megatron", {"@megatron", "Megatron", "pretrain_gpt"}, NULL, {NULL}},
 	{"ultralytics", "Ultralytics", OOM_ACTIVITY_EITHER, "ultralytics", {"@ultralytics", "yolov5", "@yolov", "Ultralytics", "yolo train", "yolo detect",
-	    "yolo task", "YOLOv8", "YOLOV11", "AutoBatch: "}, NULL, {NULL}},
+	    "yolo task", "YOLOv8", "yolov8", "yolo11", "YOLO11", "YOLOV11", "AutoBatch: "}, NULL, {NULL}},
 	{"detectron2", "detectron2", OOM_ACTIVITY_EITHER, "detectron2", {"@detectron2", "d2.engine"}, NULL, {NULL}},
 	{"mmengine", "the OpenMMLab program", OOM_ACTIVITY_EITHER, "mmengine", {"@mmengine", " - mmengine - ", " - mmdet - ", "@mmdet", "@mmcv", "@mmseg", "mmseg", "@mmrotate", "@mmdet3d", "@mmpose",
 	    "@mmaction", "@mmocr"}, NULL, {NULL}},

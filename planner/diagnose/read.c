@@ -156,11 +156,17 @@ static bool follows_first(struct oom_scan *s, const char *begin, const char *p, 
 	return false;
 }
 
+/* The allocator's sentence, not its first words as somebody repeats them below it. */
+static bool has_sizes(const char *p, const char *end)
+{
+	return oom_text_find(p, end - p > 200 ? p + 200 : end, "ried to allocate") != NULL;
+}
+
 /* Every message is noted; only the one that counts is decoded, once the log has ended: a log may
  * be messages throughout. */
 static void found(struct oom_scan *s, const char *begin, const char *p, const char *end, const struct oom_trigger *t)
 {
-	const bool counts = !s->trigger || t->strength >= s->trigger->strength;
+	const bool sized = has_sizes(p, end), counts = !s->trigger || t->strength > s->trigger->strength || (t->strength == s->trigger->strength && !(t == s->trigger && s->sized && !sized));
 	bool later = false;
 
 	/* beyond what is read whole, once a block: of the last message in it */
@@ -184,6 +190,7 @@ static void found(struct oom_scan *s, const char *begin, const char *p, const ch
 	if (!s->unread)
 		s->at_message = s->run;
 	s->trigger = t;
+	s->sized = sized;
 	s->window_line = s->line + 1;
 	s->pending = p;
 }

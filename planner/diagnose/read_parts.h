@@ -22,6 +22,7 @@ struct oom_scan {
 	/* in the same block: the end of the latest allocator's message, NULL before */
 	const char *behind;
 	const struct oom_trigger *trigger;
+	bool sized;                     /* that message gives the size of the request */
 	uint64_t window_line;
 	int64_t rank;                   /* whose it is, where it names one */
 	bool ranked;

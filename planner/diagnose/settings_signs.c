@@ -19,6 +19,9 @@ static const struct {
 	{"lora.yaml", OOM_LEVER_ADAPTER},
 	{"train_network.py", OOM_LEVER_ADAPTER},
 	{"peft/peft_model.py", OOM_LEVER_ADAPTER},
+	{"get_peft_model(", OOM_LEVER_ADAPTER},
+	/* as PEFT counts them */
+	{"trainable params: ", OOM_LEVER_ADAPTER},
 	{"qlora", OOM_LEVER_QUANT},
 	{"QLoRA", OOM_LEVER_QUANT},
 	{"QLORA", OOM_LEVER_QUANT},
@@ -117,6 +120,18 @@ static void by_signs(struct oom_crash *c, const char *begin, const char *end)
 	/* 4 or 8 bits: the option that asks for it has done its work */
 	if ((c->set & OOM_SET(OOM_LEVER_QUANT)) && !oom_told(c, "load_in_4bit"))
 		oom_told_note(c, "load_in_4bit", "load_in_4bit", strlen("load_in_4bit"), "");
+}
+
+/* target_modules = ["q_proj", ..., "embed_tokens", "lm_head"], in Python, YAML or on a command line. */
+static bool trains_vocabulary(const char *begin, const char *end)
+{
+	static const char *const keys[] = {"target_modules", "modules_to_save", "lora_target"}, *const names[] = {"lm_head", "embed_tokens"};
+
+	for (size_t i = 0; i < COUNT(keys); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, keys[i])); p++)
+			if (any_in(names, COUNT(names), p, end - p > 240 ? p + 240 : end))
+				return true;
+	return false;
 }
 
 static bool alphabetic(char ch)
@@ -253,6 +268,8 @@ void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *e
 	if (has_segments(begin, end))
 		c->set |= OOM_SET(OOM_LEVER_FRAGMENT);
 	layers(c, begin, end);
+	if (trains_vocabulary(begin, end))
+		oom_told_note(c, "modules_to_save", "modules_to_save", strlen("modules_to_save"), "");
 	if (speaks_of_lora(begin, end))
 		c->set |= OOM_SET(OOM_LEVER_ADAPTER);
 	c->several = loads_several(begin, end);

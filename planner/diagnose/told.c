@@ -149,6 +149,7 @@ static const struct {
 	{"disable_mmap", NULL, FLAG, 0},
 	{"mlock", NULL, FLAG, 0},
 	{"disable_gradient_checkpointing", NULL, FLAG, 0},
+	{"modules_to_save", NULL, FLAG, 0},
 	{"XLA_PYTHON_CLIENT_PREALLOCATE", NULL, OFF, 0},
 	/* by what they are about, where no name above is theirs */
 	{"~batch", NULL, 1, OOM_ABOUT_BATCH},
@@ -287,6 +288,7 @@ static const struct {
 	{"no_half", "without --no-half: weights in 32 bits are twice as large", false},
 	{"whole_dtype", "weights in 16 bits (dtype half or bfloat16): those of 32 bits, which this run was told to take, are twice as large", false},
 	{"disable_gradient_checkpointing", "without disable_gradient_checkpointing: activations of all layers are kept", false},
+	{"modules_to_save", "without embed_tokens and lm_head among the modules that are trained: whole, with gradients and states, they take more than the adapters (of a large vocabulary GBs)", false},
 	{"no_mmap", "without --no-mmap: the file is then mapped, not copied", true},
 	{"disable_mmap", "without --disable-mmap: the file is then mapped, not copied", true},
 	{"mlock", "without --mlock: pages that are not in use can then leave the memory", true},

@@ -117,6 +117,7 @@ static int way_of(const char *to)
 /* Behind a name: its word, and an example in brackets. */
 static char *behind(char *to)
 {
+	to += *to == '=' && to[1] == ' ';
 	for (size_t i = 0; *to == ' ' && i < sizeof(ways) / sizeof(ways[0]); i++)
 		if (begins(to + 1, ways[i].word)) {
 			to += 1 + strlen(ways[i].word);

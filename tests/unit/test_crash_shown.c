@@ -98,6 +98,26 @@ static const struct {
 	 OOM_CRASH_UNKNOWN, "what came after the training was none; the allocator's advice was not tried"},
 	{"[rank1]: /w/my_net/net.py:475 in forward\n[rank1]: \xe2\x94\x82 \xe2\x9d\xb1  475 \xe2\x94\x82   y = self.dense(x)\n[rank1]: OutOfMemoryError: " CARD, 6, "halve the micro-batch", NULL,
 	 "in forward: y = self.dense(x)", NULL, NULL, OOM_CRASH_FORWARD, "a box behind a rank"},
+	/* ---- which message counts ---- */
+	{TRACE AT("/l/net.py", "forward", "return x * mask") "RuntimeError: " OLD("71.00 GiB", "23.70 GiB", "4.00 GiB", "17.00 GiB", "4.30 GiB") "While training, a CUDA out of memory error appears as above.\n", 1,
+	 "make that one tensor smaller", NULL, "3.0 times what there is", NULL, NULL, OOM_CRASH_FORWARD, "who repeats its first words below it adds no message"},
+	/* ---- whose frames, whose card ---- */
+	{"Saving to GGUF\nFile ~/l/unsloth/save.py:152, in _merge_lora(layer, name)\n--> 152 W = W.to(torch.float32).t()\nOutOfMemoryError: " CARD, 1, "maximum_memory_usage", "move less", NULL, NULL, "unsloth",
+	 OOM_CRASH_SAVE, "merging is a part of saving there"},
+	{TRACE AT("/l/verl/workers/actor/dp_actor.py", "update_policy", "loss, log_prob = self._forward_micro_batch(data)") NEW "actor_rollout_ref.rollout.gpu_memory_utilization=0.5 data.train_batch_size=64\n", 6,
+	 "optimizer_offload", "device_map", NULL, NULL, "verl", OOM_CRASH_FORWARD, "a trainer takes more than its engine's share"},
+	{"Training yolov8m on an A100 (40 GB each)\n" "RuntimeError: " OLD("14.00 MiB", "3.81 GiB", "3.03 GiB", "10.00 MiB", "3.11 GiB"), 1, "CUDA_DEVICE_ORDER", NULL, "cards of 40 GB, the message of one of 3.81 GiB", NULL,
+	 "ultralytics", OOM_CRASH_TRAIN_STEP, "no A100 has 3.81 GiB"},
+	{"Training yolov8m on my 3090 24GB\n" "RuntimeError: " CARD, 6, "batch= lower", "CUDA_DEVICE_ORDER", NULL, "cards of", "ultralytics", OOM_CRASH_TRAIN_STEP, "23.70 GiB are 24 GB"},
+	{TRACE AT("/w/nets/matcher.py", "compute_matches", "quality = boxlist_iou(boxes, anchors)  # [N, M]") "RuntimeError: " CARD, 1, "compare in pieces", NULL, "all pairs of two sets", NULL, NULL, OOM_CRASH_FORWARD,
+	 "whatever the boxes are called"},
+	/* ---- what is trained ---- */
+	{"model = FastLanguageModel.get_peft_model(model, r = 64,\n    target_modules = [\"q_proj\", \"embed_tokens\", \"lm_head\"])\nTraining ends in OOM\nOutOfMemoryError: " CARD, 1, "without embed_tokens and lm_head",
+	 "optim=", NULL, NULL, "unsloth", OOM_CRASH_TRAIN_STEP, "modules that are trained whole, beside adapters"},
+	{"lora\xe5\xbe\xae\xe8\xb0\x83Qwen-72B\n" TRACE AT("/l/torch/nn/modules/module.py", "convert", "return t.to(device, dtype if t.is_floating_point() or t.is_complex() else None)") "RuntimeError: " CARD, 1, "16 bits",
+	 NULL, "72 B parameters, by the model's name, x 2 bytes", NULL, NULL, OOM_CRASH_TO_DEVICE, "who fine-tunes adapters says of what"},
+	{"Traceback (most recent call last): File \"/w/tune.py\", line 12, in <module>\n model.save_pretrained_merged(\"m\", tokenizer)\n File \"/x/site-packages/unsloth/save.py\", line 7, in save\n f()\nOutOfMemoryError: " CARD, 6,
+	 "maximum_memory_usage", NULL, "in <module>: model.save_pretrained_merged", NULL, "unsloth", OOM_CRASH_SAVE, "a frame on the head's line has no prefix"},
 	/* ---- GRPO beside an engine, without a message ---- */
 	{"swift rlhf --rlhf_type grpo --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.6 --gradient_checkpointing_kwargs '{\"use_reentrant\": true}'\nGRPO training is sometimes OOM\n"
 	 "CUDA out of memory\n", 6, "--vllm_gpu_memory_utilization 0.6 -> 0.5", "--gradient_checkpointing true", "gradient checkpointing", NULL, "swift", OOM_CRASH_TRAIN_STEP,
