@@ -158,23 +158,24 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 	int64_t part = stream == OOM_STREAM_BWD ? (int64_t)g->v->tape->n_units : BEFORE_ALL;
 	bool ours = oom_playing_mine(g, part);
 
-	for (const int32_t *ev = s->ev, *end = ev + s->n; ev < end && !r->failed; ev++) {
-		const int32_t kind = *ev & 3;
+	for (const int32_t *at = s->ev, *end = at + s->n; at < end && !r->failed; at++) {
+		const int32_t ev = *at;
+		const uint32_t kind = (uint32_t)ev & 3;
 		struct oom_played *row;
 
-		if (*ev < 0) {
-			if (!whole && oom_ev_is_unit(*ev)) {
-				part = part_after(g, stream, part, *ev);
+		if (ev < 0) {
+			if (!whole && oom_ev_is_unit(ev)) {
+				part = part_after(g, stream, part, ev);
 				ours = oom_playing_mine(g, part);
 			}
 			continue;
 		}
-		row = &rows[*ev >> 2];
+		row = &rows[(uint32_t)ev >> 2];
 		if (kind == OOM_EV_ALLOC) {
 			if (ours)       /* another rank's: its block stays -1 */
 				row->block = block_serve(r, row->size, row->pool);
 		} else if (kind == OOM_EV_GRAD && !again) {
-			g->p->grad[*ev >> 2] = row->block;
+			g->p->grad[ev >> 2] = row->block;
 		} else if (late && row->gathered && kind != OOM_EV_GRAD) {
 			give_back(g, row->block, true);
 		} else {

@@ -217,6 +217,28 @@ static void random_insertions_and_removals(void **state)
 	}
 }
 
+/* Pools share a table, and nothing else: what is free in one serves no other, and is not the end of another's order. */
+static void pools_beside_each_other(void **state)
+{
+	struct both b;
+
+	(void)state;
+	begin(&b);
+	for (int32_t k = 0; k < OOM_POOLS; k++) {
+		b.block[k] = (struct oom_ablock){.size = (uint64_t)(OOM_POOLS - k) * 40 * UNIT, .addr = 0, .pool = (uint8_t)k};
+		oom_free_insert(&b.set, b.block, k);
+	}
+	for (int32_t k = 0; k < OOM_POOLS; k++) {
+		assert_int_equal(oom_free_find(&b.set, b.block, (unsigned)k, b.block[k].size), k);
+		assert_int_equal(oom_free_find(&b.set, b.block, (unsigned)k, b.block[k].size + UNIT), -1);
+		assert_int_equal(oom_free_next(&b.set, b.block, (unsigned)k, k), -1);
+		assert_int_equal(oom_free_last(&b.set, b.block, (unsigned)k), k);
+	}
+	oom_free_remove(&b.set, b.block, 3);
+	for (int32_t k = 0; k < OOM_POOLS; k++)
+		assert_int_equal(oom_free_find(&b.set, b.block, (unsigned)k, 0), k == 3 ? -1 : k);
+}
+
 /* What was cleared is as new, without its blocks having been taken out. */
 static void a_cleared_set_forgets(void **state)
 {
@@ -243,6 +265,7 @@ int main(void)
 		cmocka_unit_test(of_one_size_the_lowest),
 		cmocka_unit_test(random_insertions_and_removals),
 		cmocka_unit_test(a_cleared_set_forgets),
+		cmocka_unit_test(pools_beside_each_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

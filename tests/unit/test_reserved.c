@@ -121,6 +121,50 @@ static void replayed_and_squeezed(void **state)
 	oom_keys_release(&keys);
 }
 
+/* Where gradients lie in one piece or stay as zeros a micro-batch ends as it began, once the first has been through: no
+ * number of them, and no second step, reserves more than two do.  (A replay plays what begins where another did only
+ * once.) */
+static void micro_batches_that_repeat(void **state)
+{
+	static const struct {
+		int64_t engine, zero, gpus, zero_grad, offload;
+	} plans[] = {{OOM_ENGINE_DEEPSPEED, 2, 1, OOM_ZERO_GRAD_NONE, true},
+		     {OOM_ENGINE_DEEPSPEED, 1, 4, OOM_ZERO_GRAD_NONE, false},
+		     {OOM_ENGINE_HF, 0, 1, OOM_ZERO_GRAD_ZEROS, false}};
+	struct oom_keys keys = {0};
+	struct oom_model *m = NULL;
+	struct oom_error err = {{0}};
+	struct oom_evaluator *ev = oom_evaluator_new();
+	const char *config = MISTRAL(3);
+
+	(void)state;
+	assert_int_equal(oom_keys_parse(&keys, config, strlen(config), "config.json", &err), OOM_OK);
+	assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
+		uint64_t two = 0;
+
+		for (int64_t n = 2; n <= 5; n++) {
+			struct oom_plan p = oom_plan_default();
+			struct oom_eval e;
+
+			p.precision = OOM_BF16;
+			p.engine = plans[i].engine;
+			p.zero_stage = plans[i].zero;
+			p.gpus = plans[i].gpus;
+			p.zero_grad = plans[i].zero_grad;
+			p.offload_optimizer = plans[i].offload ? OOM_OFFLOAD_CPU : 0;
+			p.grad_accum = n;
+			assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_REPLAY, &e, &err), OOM_OK);
+			assert_true(e.reserved_replayed);
+			two = n == 2 ? e.reserved_bytes : two;
+			assert_int_equal(e.reserved_bytes, two);
+		}
+	}
+	oom_evaluator_free(ev);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -128,6 +172,7 @@ int main(void)
 		cmocka_unit_test(beside_the_cache),
 		cmocka_unit_test(the_other_ranks_contexts),
 		cmocka_unit_test(replayed_and_squeezed),
+		cmocka_unit_test(micro_batches_that_repeat),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
