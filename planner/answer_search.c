@@ -4,6 +4,13 @@
 
 #include "answer_parts.h"
 
+/* What the rules are compiled for, beside model and card. */
+static bool same_rules(const struct oom_plan *p, const struct oom_plan *q)
+{
+	return p->task == q->task && p->framework == q->framework &&
+	       !memcmp(&p->compute_capability, &q->compute_capability, sizeof(p->compute_capability));
+}
+
 struct oom_search_query answer_query(const struct asker *a, const struct oom_plan *asked)
 {
 	return (struct oom_search_query){.asked = asked,
@@ -11,7 +18,8 @@ struct oom_search_query answer_query(const struct asker *a, const struct oom_pla
 					 .gpu = a->q.gpu,
 					 .allow = a->q.allow,
 					 .hold = a->q.hold,
-					 .objective = a->q.objective};
+					 .objective = a->q.objective,
+					 .compat = same_rules(&a->plan, asked) ? &a->compat : NULL};
 }
 
 /* A smaller batch of an evaluation changes nothing else: half of it until the card has room.  False: not

@@ -71,10 +71,12 @@ enum oom_status search_space_init(struct search_space *s, const struct oom_model
 	const int64_t most = (int64_t)oom_knob_find("micro-batch")->max;
 	const int64_t rank = q->asked->micro_batch * q->asked->grad_accum;
 	int64_t widest = rank;
-	const enum oom_status st = oom_compat_init(&s->compat, model, q->asked, q->gpu, err);
+	const enum oom_status st = q->compat ? OOM_OK : oom_compat_init(&s->compat, model, q->asked, q->gpu, err);
 
 	if (st)
 		return st;
+	if (q->compat)
+		s->compat = *q->compat;
 	s->start = *q->asked;
 	oom_compat_mend(&s->compat, &s->start);
 	s->excused = oom_compat_broken(&s->compat, &s->start, q->asked);

@@ -36,6 +36,8 @@ struct oom_candidate {
 	uint16_t value[OOM_SEARCH_AXES];        /* the index of each axis's value; 0: as asked */
 };
 
+struct oom_compat;
+
 /* What is searched for.  The effective batch never changes.  Knobs that change the science are tried only
  * if allow names them, and a shorter sequence only if no plan with the longer one fits.  Last resorts
  * (16-bit weights, activations in host memory, torchao's optimizer on the host) are tried only if no plan
@@ -54,6 +56,9 @@ struct oom_search_query {
 	bool exact_only;                /* only changes that leave the result of the run as it is */
 	unsigned hold;                  /* bits 1 << axis (oom_search_axis_at): these stay as asked */
 	bool keep_batch;                /* micro-batch and accumulation stay, whatever the parallel layout */
+	/* The rules compiled for this model, card and plan (oomplan/compat.h), where the caller has them; NULL: they are
+	 * compiled here. */
+	const struct oom_compat *compat;
 };
 
 /* Why a change is part of a plan: what the same plan would be without it. */

@@ -18,7 +18,10 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	k.evaluates = k.eval_batch = k.eval_generates = k.eval_new_tokens = k.eval_beams = 0;
 	k.fp8 = !oom_rank_engine_of(p) && p->fp8 != OOM_FP8_NONE;
 	k.precision_unasked = k.precision_by_card = k.zero_said = k.framework = 0;
-	k.global_batch = k.eval_accumulation = k.rank0_contexts = 0;
+	k.global_batch = k.eval_accumulation = k.rank0_contexts = k.network_gbps = 0;
+	/* of the card, which kernels it has */
+	if (!oom_rank_engine_of(p))
+		k.compute_capability = oom_kernels_of(p);
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
 		k.save_total_limit = 0;
 	/* later micro-batches repeat the third, but scores of rollouts are of all of them (rank.c) */

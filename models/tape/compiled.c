@@ -23,8 +23,9 @@ struct unit {
 struct front {
 	int64_t (*at)[MAX_CLASSES];
 	size_t n;
-	/* lender[k]: whole-block classes whose sizes are at least those of k, for any batch */
+	/* lender[k]: whole-block classes whose sizes are at least those of k, for any batch; and whether there are any */
 	const uint8_t (*lender)[MAX_CLASSES];
+	const uint8_t *lent;
 };
 
 /* Is b at least as high as a for every batch?  What b has less of, it must have more of in a
@@ -33,8 +34,11 @@ static bool covers(const struct front *f, const int64_t *b, const int64_t *a, si
 {
 	int64_t spare[MAX_CLASSES];
 
-	for (size_t k = 0; k < classes; k++)
+	for (size_t k = 0; k < classes; k++) {
 		spare[k] = b[k] - a[k];
+		if (spare[k] < 0 && !f->lent[k])
+			return false;
+	}
 	for (size_t k = 0; k < classes; k++) {
 		if (spare[k] >= 0)
 			continue;
@@ -200,13 +204,17 @@ static enum oom_status classify(struct oom_compiled *c, const struct oom_tape *t
 }
 
 static void lenders(const struct oom_compiled *c, const struct oom_tape *t,
-		    uint8_t (*lender)[MAX_CLASSES])
+		    uint8_t (*lender)[MAX_CLASSES], uint8_t *lent)
 {
-	for (size_t k = 0; k < c->n_classes; k++)
-		for (size_t j = 0; j < c->n_classes; j++)
+	for (size_t k = 0; k < c->n_classes; k++) {
+		lent[k] = 0;
+		for (size_t j = 0; j < c->n_classes; j++) {
 			lender[k][j] = k != j && c->bytes[k] == OOM_BLOCK && c->bytes[j] == OOM_BLOCK &&
 				       !c->share[k] && !c->share[j] &&
 				       oom_mono_contains(t, c->mono[j], c->mono[k]);
+			lent[k] |= lender[k][j];
+		}
+	}
 }
 
 /* Every pass, whole or in its thirds. */
@@ -235,11 +243,13 @@ static enum oom_status compile_passes(struct oom_compiled *c, const struct oom_t
 
 enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t, bool thirds)
 {
-	uint8_t (*lender)[MAX_CLASSES] = calloc(MAX_CLASSES, sizeof(*lender));
-	struct front outer = {calloc(MAX_FRONT, sizeof(*outer.at)), 0,
-			      (const uint8_t(*)[MAX_CLASSES])lender};
-	struct front inner = {calloc(MAX_FRONT, sizeof(*inner.at)), 0,
-			      (const uint8_t(*)[MAX_CLASSES])lender};
+	uint8_t lent[MAX_CLASSES];
+	uint8_t (*lender)[MAX_CLASSES] = malloc(MAX_CLASSES * sizeof(*lender));
+	/* what is read of these was written */
+	struct front outer = {malloc(MAX_FRONT * sizeof(*outer.at)), 0,
+			      (const uint8_t(*)[MAX_CLASSES])lender, lent};
+	struct front inner = {malloc(MAX_FRONT * sizeof(*inner.at)), 0,
+			      (const uint8_t(*)[MAX_CLASSES])lender, lent};
 	struct unit *unit = malloc((t->n_rows + 1) * sizeof(*unit));
 	enum oom_status st = OOM_ERR_MEMORY;
 
@@ -260,7 +270,7 @@ enum oom_status oom_compile(struct oom_compiled *c, const struct oom_tape *t, bo
 	    c->share && c->size)
 		st = classify(c, t, unit);
 	if (!st)
-		lenders(c, t, lender);
+		lenders(c, t, lender, lent);
 	if (!st)
 		st = compile_passes(c, t, unit, &outer, &inner);
 	c->ready = !st;

@@ -104,6 +104,7 @@ static void compare(struct brute *b, int problem, unsigned allow)
 				     .allow = allow,
 				     .objective = b->objective};
 	struct oom_search s, one;
+	struct oom_compat rules;
 
 	assert_int_equal(oom_search(b->ev, b->model, &q, &s, &err), OOM_OK);
 	q.best_only = true;
@@ -112,8 +113,10 @@ static void compare(struct brute *b, int problem, unsigned allow)
 	assert_true(one.replayed <= s.replayed);
 	if (s.found)
 		assert_memory_equal(&s.best, &one.best, sizeof(one.best));
-	/* asked for verdicts alone it finds the same plan */
+	/* asked for verdicts alone it finds the same plan, and with rules that the caller has compiled */
 	q.verdicts_only = true;
+	assert_int_equal(oom_compat_init(&rules, b->model, b->asked, NULL, &err), OOM_OK);
+	q.compat = &rules;
 	assert_int_equal(oom_search(b->ev, b->model, &q, &one, &err), OOM_OK);
 	assert_int_equal(s.found, one.found);
 	if (s.found)
