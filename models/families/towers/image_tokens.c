@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "blocks/image.h"
+#include "projector.h"
 #include "vision.h"
 #include "weights.h"
 
@@ -164,7 +165,19 @@ static void aligner(struct oom_tape *t, uint64_t in, uint64_t out, uint64_t n)
 		oom_weight_linear(t, "hidden_layers", out, out, true);
 }
 
-/* JanusModel: a SigLIP-like tower to see, a VQ-VAE to draw. */
+/* JanusVisionAlignerMLP, as it runs. */
+static struct oom_val aligned(struct oom_emit *e, struct oom_val x, uint64_t out, uint64_t n)
+{
+	const enum oom_act act = oom_read_act(&e->part[1], "hidden_act", "gelu");
+
+	e->t->scope = "aligner";
+	x = oom_project(e, "fc1", x, out, true);
+	for (uint64_t i = 1; i < n && i < 64; i++)
+		x = oom_project(e, "hidden_layers", oom_activation(e->t, act, x), out, true);
+	return x;
+}
+
+/* JanusModel: a SigLIP-like tower to see, a VQ-VAE to draw, of which a step has the weights alone. */
 struct oom_val oom_emit_janus(struct oom_emit *e)
 {
 	struct oom_tape *t = e->t;
@@ -172,14 +185,15 @@ struct oom_val oom_emit_janus(struct oom_emit *e)
 	const uint64_t out = oom_read_count(draw, "projection_dim", 1),
 		       codes = oom_read_count(draw, "num_embeddings", 1);
 	struct vq q = vq_read(draw);
+	struct oom_weights idle;
 	struct oom_tower w;
+	struct oom_val x;
 
 	if (draw->status)
 		return oom_none();
 	q.attends[q.n - 1] = true;              /* at the deepest level */
-	oom_tower_weights(e, 1, &w);
-	aligner(t, w.d, oom_read_count(see, "projection_dim", 1),
-		oom_read_count_or(see, "depth", 2));
+	x = aligned(e, oom_tower_part(e, 1, &w), oom_read_count(see, "projection_dim", 1), oom_read_count_or(see, "depth", 2));
+	oom_weights_begin(t, &idle);
 	vq_encoder(t, &q);
 	vq_codes(t, &q, codes, 1);
 	vq_decoder(t, &q);
@@ -188,7 +202,8 @@ struct oom_val oom_emit_janus(struct oom_emit *e)
 	oom_weight_linear(t, "proj_out", oom_read_count(draw, "image_token_embed_dim", 1), out,
 			  true);
 	oom_weight_linear(t, "vision_head", out, codes, true);
-	return oom_none();
+	oom_weights_end(t, &idle);
+	return x;
 }
 
 /* Emu3VQVAETemporalResnetBlock: batch norms and 3 x 3 x 3 convolutions; the temporal resampler's

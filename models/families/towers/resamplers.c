@@ -64,7 +64,7 @@ struct oom_val oom_emit_qformer(struct oom_emit *e)
 	return qformer(e, true);
 }
 
-struct oom_val oom_emit_blip2(struct oom_emit *e)
+struct oom_val oom_emit_blip2_weights(struct oom_emit *e)
 {
 	return qformer(e, false);
 }

@@ -231,6 +231,10 @@ static struct oom_val with_places(struct oom_emit *e, const struct oom_tower *w,
 
 	if (!w->learned)
 		return x;
+	if (w->bare_places) {
+		ids = oom_param(t, named(w->places, "position_embedding"), w->positions, w->d, 0);
+		return oom_op_add(t, x, oom_op_view(t, ids, e->m_len, (struct oom_dim){w->d, "hidden_size"}));
+	}
 	if (w->place_ids)
 		oom_buffer(t, w->positions, OOM_I64);
 	ids = w->place_ids ? oom_input(t, "position ids", e->m_len, 1, OOM_I64) :

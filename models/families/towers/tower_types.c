@@ -34,7 +34,7 @@ static const struct oom_tower
 	paddle = {SIGLIP, .learned = true, .place_ids = true, .apart = true, .rope = true, .frequencies = true, .o = "out_proj"},
 	video_llama = {SIGLIP, .apart = true, .rope = true, .frequencies = true, .o = "out_proj"},
 	janus = {SIGLIP, .learned = true, .place_ids = true, .o = "projection_layer"},
-	blip = {SIGLIP, .learned = true, .class_token = true, .fused_qkv = true, .o = "projection"},
+	blip = {SIGLIP, .learned = true, .class_token = true, .fused_qkv = true, .bare_places = true, .o = "projection"},
 	pixtral = {GATED, .pre_norm = true, .rope = true, .table = true, .joined = true, .o = "o_proj",
 		   .norms = {"attention_norm", "ffn_norm"}, .pre = "ln_pre", .patches = "patch_conv"},
 	qwen2 = {QWEN, FC, .times = true, .fused_qkv = true, .width = "embed_dim", .out =

@@ -72,6 +72,7 @@ struct oom_tower {
 	bool times;                             /* a patch spans temporal_patch_size frames */
 	bool class_token;                       /* among the patches */
 	bool learned;                           /* positions, one per patch */
+	bool bare_places;                       /* a parameter that is added as it is */
 	bool place_ids;                         /* their numbers are a buffer */
 	/* rotary frequencies of all places are two buffers; the patches of all images are one sequence,
 	 * which an additive mask keeps apart (Pixtral) */
@@ -174,7 +175,7 @@ oom_emit_fn oom_emit_qwen, oom_emit_glm, oom_emit_glm_ocr;
 /* Weights alone, which return nothing: sam.c, resamplers.c, image_tokens.c, lone.c, gemma4.c,
  * speech.c. */
 oom_emit_fn oom_emit_sam, oom_emit_hybrid, oom_emit_formula;
-oom_emit_fn oom_emit_qformer, oom_emit_blip2, oom_emit_perceiver, oom_emit_aria, oom_emit_kosmos,
+oom_emit_fn oom_emit_qformer, oom_emit_blip2, oom_emit_blip2_weights, oom_emit_perceiver, oom_emit_aria, oom_emit_kosmos,
 	oom_emit_kosmos25, oom_emit_pix2struct, oom_emit_minicpm, oom_emit_ernie;
 oom_emit_fn oom_emit_chameleon, oom_emit_janus, oom_emit_emu3;
 oom_emit_fn oom_emit_mllama;
