@@ -168,8 +168,9 @@ static enum oom_status price_on(struct runs *r, const struct loaded *m, const st
 
 /* With both allocators; what is used is that of the row's own.  A run on a card that its cache fills is
  * priced on that card: the allocator gives cached segments back before more is reserved, and knows of no
- * margin.  Columns that are named as measured ones leave out what a kernel of CUDA makes for itself inside of softmax's
- * derivative, as trackers of operators and emulated cards do; what a card says has it. */
+ * margin.  Columns that are named as measured ones leave out what CUDA's libraries make for themselves, inside of
+ * softmax's derivative and in cuBLAS's workspaces, as trackers of operators and emulated cards do; what a card says
+ * has it. */
 static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m,
 			     const char **warning, struct oom_error *why)
 {
@@ -187,10 +188,10 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 		p.margin = 0;
 	oom_plan_settle_for(&p, m->model, note);
 	seen = p;
-	seen.softmax_product = 0;
+	seen.softmax_product = seen.cublas_workspaces = 0;
 	st = price_on(r, m, &p, capacity, &own, why);
 	tracked = own;
-	if (!st && p.softmax_product)
+	if (!st && (p.softmax_product || p.cublas_workspaces))
 		st = price_on(r, m, &seen, capacity, &tracked, why);
 	if (st)
 		return st;

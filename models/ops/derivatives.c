@@ -48,6 +48,9 @@ static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	if (oom_needs_grad(n, 2))
 		g[2] = oom_grad_shared(t, n);            /* summed over the tokens by validate_outputs */
 	for (int i = 0; i < 2; i++)
+		if (oom_needs_grad(n, i))
+			oom_of_cublas(t, g[i].sto);
+	for (int i = 0; i < 2; i++)
 		oom_unref(t, narrow[i].sto);
 }
 
@@ -70,6 +73,7 @@ static void quantised(struct oom_tape *t, struct oom_node *n, struct grad *g)
 		const struct oom_val dq = oom_dequantised_back(t, n->aux_width, (enum oom_dtype)n->dt);
 
 		g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+		oom_of_cublas(t, g[0].sto);
 		oom_drop(t, dq);
 	}
 }

@@ -50,6 +50,7 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 		oom_tape_product(t, x, in, out.n);
 	y = oom_new_kept(t, OOM_KEPT_PRODUCT, name, x.mono,
 			 (struct oom_dim){out.n * rows, out.text}, (enum oom_dtype)x.dt);
+	oom_of_cublas(t, y.sto);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
 	oom_done(t, x);

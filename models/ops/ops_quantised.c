@@ -101,6 +101,7 @@ struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear 
 			t->nodes[n].aux_width = l->in * l->out.n;
 	}
 	y = f->product(t, l->name, n, x, bias, l->in, l->out);
+	oom_of_cublas(t, y.sto);
 	if (oom_wants_grad(t, x) || bias.rg)
 		y = oom_node_out(t, n, 0, y);
 	oom_tape_product(t, x, l->in, l->out.n);

@@ -188,6 +188,10 @@
  .summary = "softmax's gradient takes a tensor of its own, gradient times result, as CUDA's kernel does (false: as those "
 	    "for the CPU, which an emulated card runs)",
  .setting = "", .source = "aten/src/ATen/native/cuda/SoftMax.cu softmax_backward_cuda_out"},
+{KNOB("cublas-workspaces", "cublas_workspaces", cublas_workspaces), FLAG(1),
+ .summary = "cuBLAS takes a workspace for each thread from the caching allocator, at its first product (false: none, as on "
+	    "an emulated card)",
+ .setting = "", .source = "aten/src/ATen/cuda/CublasHandlePool.cpp"},
 {KNOB("rope-tables", "rope_tables", rope_tables), WORD(rope_tables, OOM_ROPE_MADE),
  .summary = "whose layers keep cosines and sines of max_position_embeddings each, in the type that weights are "
 	    "loaded in: 512 MiB in Mistral 7B",

@@ -21,9 +21,20 @@ void oom_reserve_estimated(struct oom_eval *out, const struct oom_plan *plan)
 	out->later_bytes = 0;
 }
 
-void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
+/* 8.125 MiB before Hopper, 32 MiB from it on (aten/src/ATen/cuda/CublasHandlePool.cpp,
+ * parseChosenWorkspaceSize; Blackwell as Hopper in the newest).  cuBLASLt's, 1 MiB for a call or these
+ * shared, is not above them.  Megatron's ranks have them among their rows, with TransformerEngine's. */
+uint64_t oom_workspace_bytes(const struct oom_plan *plan)
 {
 	const struct oom_rank_engine *ranks = oom_rank_engine_of(plan);
+
+	if (!plan->cublas_workspaces || (ranks && ranks->workspaces_inside))
+		return 0;
+	return oom_capability(plan) >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB;
+}
+
+void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
+{
 	const double sm = oom_capability(plan);
 	const bool alone = oom_engine_of(plan)->info.in_turn;
 	const bool desktop = (sm >= 7.5 && sm < 8) || (sm > 8.5 && sm < 9) || sm >= 12;
@@ -49,13 +60,8 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 		e->context_bytes = 1343 * MIB;
 		e->context_measured = true;
 	}
-	/* two cuBLAS workspaces, forward and autograd thread: 8.125 MiB each before Hopper, 32 MiB
-	 * from it on (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize; Blackwell as
-	 * Hopper in the newest).  cuBLASLt's, 1 MiB for a call or these shared, is not above them.
-	 * Megatron's ranks have them among their rows, with TransformerEngine's */
-	e->workspace_bytes = ranks && ranks->workspaces_inside ?
-				     0 :
-				     2 * (sm >= 9 ? 32 * MIB : 8 * MIB + 128 * KIB);
+	/* of the forward's and the autograd thread */
+	e->workspace_bytes = 2 * oom_workspace_bytes(plan);
 	e->allocated_bytes = e->overall_peak + e->workspace_bytes;
 	/* first collective on two GPUs: +1.45 GiB measured (stas00/ml-engineering).  Cards for desktops
 	 * and servers without NVLink switches have two channels through the host where an A100 has 24

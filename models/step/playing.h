@@ -11,6 +11,7 @@ struct playing {
 	const struct oom_variant *v;
 	const struct oom_plan *plan;
 	uint64_t input_bytes;
+	uint64_t workspace;                     /* of cuBLAS, for each thread; 0: it is not played */
 	uint32_t there;                         /* holdings, a bit each */
 	int32_t held[OOM_MAX_HOLDINGS];         /* the block of what lies in one */
 	bool first;                             /* step */

@@ -4,6 +4,7 @@
  * events say.  What an engine holds in one piece (buckets, flat partitions) is one block. */
 #include "step/objectives.h"
 #include "step/playing.h"
+#include "step/reserved.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,7 @@ void oom_player_begin(struct oom_player *p, const struct oom_plan *plan, uint64_
 					      .limit = limit};
 
 	oom_replay_clear(&p->allocator, &rules);
+	p->workspaces = 0;
 }
 
 enum oom_status oom_player_end(const struct oom_player *p, struct oom_replay_result *out)
@@ -135,7 +137,8 @@ static void measure_rows(struct playing *g)
 		g->p->row[i] = (struct oom_played){.size = size,
 						   .block = -1,
 						   .pool = (uint8_t)oom_pool_of(size, (enum oom_cuda_stream)row->stream),
-						   .gathered = row->stream == OOM_GATHERS};
+						   .gathered = row->stream == OOM_GATHERS,
+						   .product = row->product};
 	}
 }
 
@@ -147,6 +150,19 @@ static void give_back(struct playing *g, int32_t block, bool late)
 	oom_free(playing_allocator(g), late ? g->waiting : block);
 	if (late)
 		g->waiting = block;
+}
+
+/* A thread's workspace is taken when cuBLAS has its first product to make, behind the result, and kept for good
+ * (aten/src/ATen/cuda/CublasHandlePool.cpp getCurrentCUDABlasHandle); the backward has a thread of its own.  It may
+ * lie in the middle of what the first step has cached, which then does not serve the second. */
+static void take_workspace(struct playing *g, enum oom_stream_id stream)
+{
+	const unsigned bit = 1u << (stream == OOM_STREAM_BWD);
+
+	if (g->workspace && !(g->p->workspaces & bit)) {
+		oom_allocate(playing_allocator(g), g->workspace);
+		g->p->workspaces |= bit;
+	}
 }
 
 static void play(struct playing *g, enum oom_stream_id stream, bool again)
@@ -172,8 +188,11 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 		}
 		row = &rows[(uint32_t)ev >> 2];
 		if (kind == OOM_EV_ALLOC) {
-			if (ours)       /* another rank's: its block stays -1 */
-				row->block = block_serve(r, row->size, row->pool);
+			if (!ours)      /* another rank's: its block stays -1 */
+				continue;
+			row->block = block_serve(r, row->size, row->pool);
+			if (row->product)
+				take_workspace(g, stream);
 		} else if (kind == OOM_EV_GRAD && !again) {
 			g->p->grad[ev >> 2] = row->block;
 		} else if (late && row->gathered && kind != OOM_EV_GRAD) {
@@ -367,16 +386,27 @@ static void training_step(struct playing *g)
 		give_up_grads(g);
 }
 
+/* What is reserved and held beside them. */
+static void without_workspaces(const struct playing *g, struct oom_replay_result *r)
+{
+	const uint64_t taken = ((g->p->workspaces & 1) + (g->p->workspaces >> 1)) * g->workspace;
+
+	r->reserved -= taken < r->reserved ? taken : r->reserved;
+	r->held -= taken < r->held ? taken : r->held;
+}
+
 enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 			   const struct oom_variant *v, const struct oom_plan *plan,
 			   uint64_t input_bytes, uint64_t limit, bool later, struct oom_replay_result *out)
 {
 	struct playing g = {.p = p, .s = s, .v = v, .plan = plan, .input_bytes = input_bytes, .waiting = -1};
 	const struct oom_tape *t = v->tape;
+	enum oom_status st;
 
 	if (t->streams[OOM_STREAM_FWD].n + t->streams[OOM_STREAM_BWD].n > MOST_EVENTS)
 		return OOM_ERR_LIMIT;
-	oom_player_begin(p, plan, limit);
+	g.workspace = oom_workspace_bytes(plan);
+	oom_player_begin(p, plan, limit ? limit + 2 * g.workspace : 0);
 	if (!room(p, t))
 		return OOM_ERR_MEMORY;
 	if (later && s->later_ahead && !(g.sent = oom_player_slots(p, t->n_params + t->n_units + 1)))
@@ -390,5 +420,7 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 		g.first = !step;
 		training_step(&g);
 	}
-	return oom_player_end(p, out);
+	st = oom_player_end(p, out);
+	without_workspaces(&g, out);
+	return st;
 }

@@ -18,6 +18,7 @@ struct oom_played {
 	int32_t block;                  /* or -1 */
 	uint8_t pool;
 	bool gathered;                  /* on the stream that gathers */
+	bool product;                   /* of matrices */
 };
 
 /* The memory of replays.  Zero-initialise it; it is kept from one replay to the next. */
@@ -32,6 +33,7 @@ struct oom_player {
 	size_t cap_parts;               /* of parts and moved */
 	int32_t *slot;                  /* for engines that play steps of their own */
 	size_t cap_slot;
+	unsigned workspaces;            /* of cuBLAS: bit 0 the forward's is there, bit 1 the backward's */
 	struct oom_replay allocator;
 };
 void oom_player_release(struct oom_player *p);

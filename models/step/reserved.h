@@ -10,6 +10,8 @@ uint64_t oom_reserved_estimate(const struct oom_eval *e, const struct oom_plan *
 void oom_reserve_estimated(struct oom_eval *out, const struct oom_plan *plan);
 /* Context, workspaces, communication; used = reserved + those (overheads.c). */
 void oom_overheads(struct oom_eval *e, const struct oom_plan *plan);
+/* cuBLAS's workspace for a thread, beside what is replayed; 0: the ranks have them among their rows. */
+uint64_t oom_workspace_bytes(const struct oom_plan *plan);
 /* Both, by a replay where `replays` says so and there is one (reserved.c).  s: of the recorded step, at this batch;
  * NULL where the ranks have schedules of their own. */
 struct oom_batch;

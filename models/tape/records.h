@@ -66,6 +66,7 @@ struct oom_row {
 	uint8_t stream;         /* of the card, that allocates it; 0: the one that computes */
 	bool backward : 1;      /* born in the backward pass */
 	bool shared : 1;        /* by all layers: a mask, a rotary table */
+	bool product : 1;       /* of matrices: cuBLAS makes it */
 };
 _Static_assert(sizeof(struct oom_row) <= 48, "a replay copies one for every layer: most of a search's fresh memory");
 

@@ -216,6 +216,12 @@ double oom_product_tiles(uint64_t in, uint64_t out, enum oom_dtype dt);
 /* Counts the work of a product of x with a weight of `in` x `out`: 2 x in x out for each of x's
  * rows, and the bytes of the weight. */
 void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out);
+/* cuBLAS writes this storage (negative: none). */
+static inline void oom_of_cublas(struct oom_tape *t, int32_t sto)
+{
+	if (sto >= 0 && !t->stopped)
+		t->rows[sto].product = true;
+}
 /* The same where the caller knows how much it is: a convolution. */
 void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt);
 /* A kernel of the forward pass reads x a second time, as one does that needs sums over all of it first; its backward

@@ -5,8 +5,8 @@
     residuals.py PROGRAM --check    compares instead: exit status 1 where a quantile has moved by more than one percent
 
 data/readings/readings.csv holds the readings: the set-up in knobs, what was measured, where it is published.  A residual is
-ln(measured / predicted); of allocated bytes the prediction has the cuBLAS workspaces in it, which PyTorch takes from the
-caching allocator.  data/readings/outcomes.csv are published runs of which only that they ran or died is known.
+ln(measured / predicted); of allocated and reserved bytes the prediction has the cuBLAS workspaces in it, which PyTorch
+takes from the caching allocator.  data/readings/outcomes.csv are published runs of which only that they ran or died is known.
 
 A source is a stack of libraries, and what one of them does otherwise shifts all of its readings together: readings of one
 source say little about the next source.  So a quantity has random effects (DerSimonian and Laird 1986, Controlled Clinical
@@ -54,9 +54,8 @@ def priced(program, name):
 def price(program):
     rows = []
     for r in priced(program, "readings.csv"):
-        reserved = "pred_reserved_expandable" if r["allocator"] == "expandable_segments" else "pred_reserved_native"
         predicted = {"allocated": float(r["pred_allocated"]),
-                     "reserved": float(r[reserved]) + float(r["pred_workspace_bytes"]),
+                     "reserved": float(r["pred_reserved_bytes"]),
                      "nvidia_smi": float(r["pred_used_bytes"])}
         for m in MEASURES:
             if r[m]:
