@@ -100,7 +100,7 @@ double oom_capability(const struct oom_plan *p)
 }
 
 /* Where nobody says which of the two ways is taken, an engine that only older libraries start without being told
- * to is taken to run with their default, which over a frozen base needs more (passes/fsdp.c). */
+ * to is taken to run with their default, which over a frozen base needs more (passes/fsdp_held.c). */
 bool oom_ckpt_reenters(const struct oom_plan *p)
 {
 	if (p->grad_ckpt != OOM_CKPT_FULL)

@@ -18,18 +18,6 @@
  * flat one by its derivative, which is reduced where it lies, and the rank's part cast to the type of
  * the shards.
  *
- * FSDP1 with a frozen base (PEFT's fsdp_auto_wrap_policy makes the adapters units of their own, so
- * that a block's flat parameter needs no gradient): _runtime_utils.py
- * _register_post_backward_reshard_only_hook hangs a hook on the block's inputs.  Reentrant
- * checkpointing runs the block in the backward on detached inputs, which are leaves; the hook's
- * closure holds their AccumulateGrad, that the leaf, that the hook, until _finalize_params takes the
- * hook away when the backward is through.  Until then every block's input and the gradient of it
- * stay: the first block's backward runs above n inputs and n - 1 gradients.  Seen with torch 2.4 in
- * published readings (fms-acceleration: 30.00 hidden states more on 32 layers) and with 2.14 on a
- * CPU; not with use_reentrant=False, whose hooks hang on what the block before has made, nor with a
- * checkpoint_wrapper inside of FSDP's unit (torch's apply_activation_checkpointing: accelerate's
- * fsdp_activation_checkpointing, Composer, fsdp_qlora): FSDP's hook is hung once, in the forward.
- *
  * Streams of the card have pools of their own in the allocator.  FSDP1 casts or fetches its part on its
  * pre-unshard stream, gathers on its unshard stream and reduces on its post-backward stream (_runtime_utils.py _unshard, _post_backward_hook); FSDP2's
  * all-gather outputs and reduced gradients lie on its own streams, what is copied out of and into them
@@ -38,6 +26,7 @@
  * data/fsdp2_tracker.csv holds what PyTorch's own tracker counts. */
 #include "step/allocator.h"
 #include "step/engines.h"
+#include "step/passes/fsdp_held.h"
 #include "step/passes/sharing.h"
 
 /* Rows of one unit: all-gather output, parameters, the reduce-scatter's input (FSDP2, or FSDP1 where it is a
@@ -250,35 +239,6 @@ static void reduce(struct oom_rewrite *w, size_t unit)
 										    OOM_EV_GRAD);
 }
 
-/* ---- what a frozen block's hook holds ---- */
-
-#define HELD ((uint32_t)1 << 31)
-
-static bool holds_inputs(const struct oom_rewrite *w)
-{
-	return w->stream == OOM_STREAM_BWD && !copies_out(w) && oom_plan_adapted(w->plan) &&
-	       oom_ckpt_around_units(w->plan);
-}
-
-static bool freed(struct oom_rewrite *w, int32_t row)
-{
-	const bool *late = holds_inputs(w) ? oom_rewrite_late(w) : NULL;
-	uint32_t *handed = late ? oom_rewrite_handed(w) : NULL;
-
-	if (!handed || (!handed[row] && (w->unit < 0 || w->from->rows[row].born != OOM_STREAM_FWD || late[row])))
-		return true;
-	handed[row] |= HELD;
-	return false;
-}
-
-static void let_go(struct oom_rewrite *w)
-{
-	for (size_t row = 0; w->handed && row < w->from->n_rows; row++)
-		if (w->handed[row] & HELD)
-			oom_rewrite_event(w, (int32_t)row, w->from->rows[row].mult == 1 ?
-							   OOM_EV_FREE : OOM_EV_FREE_ALL);
-}
-
 /* ---- the hooks ---- */
 
 /* The root's hook runs on the loss, before the loss's own derivative, and prefetches the unit that ran before it
@@ -328,7 +288,7 @@ static void end(struct oom_rewrite *w)
 	if (w->stream == OOM_STREAM_BWD) {
 		give(w, &root->gathered_before);        /* a model without layers */
 		reduce(w, 0);
-		let_go(w);
+		oom_fsdp_let_go(w);
 		return;
 	}
 	give(w, &root->gathered_before);
@@ -340,7 +300,7 @@ static void end(struct oom_rewrite *w)
 
 static const struct oom_hooks hooks = {
 	.begin = begin, .end = end, .unit_begin = unit_begin, .unit_end = unit_end,
-	.grad = oom_grad_waits, .freed = freed};
+	.grad = oom_grad_waits, .freed = oom_fsdp_freed};
 
 /* ---- what stays between passes ---- */
 
