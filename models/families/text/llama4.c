@@ -187,7 +187,8 @@ static struct oom_val llama4_block(struct oom_tape *t, const void *ctx, uint32_t
 	struct oom_frame f = {.t = t};
 	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
 
-	x = oom_name(&f, oom_op_add(t, x, llama4_attention(&f, l, kind, h)));
+	h = oom_name(&f, llama4_attention(&f, l, kind, h));     /* attention_states */
+	x = oom_name(&f, oom_op_add(t, x, h));
 	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
 	h = kind & DENSE ? oom_gated_mlp(t, h, a->act, D(llama4_of(a)->d_dense), false) :
 			   llama4_experts(t, a, h);
