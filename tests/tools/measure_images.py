@@ -295,6 +295,16 @@ def apart():
           pooling_kernel_size=3), vision_soft_tokens_per_image=16, image_token_id=IMAGE, audio_token_id=2002, video_token_id=2003, audio_config=None)
 
 
+def omni():
+    """Types that hear as well; the audio tower has a part in no step on images."""
+    hears = dict(model_type="qwen2_5_omni_audio_encoder", d_model=64, encoder_layers=2, encoder_attention_heads=2,
+                 encoder_ffn_dim=128, num_mel_bins=80, output_dim=256)
+    model("qwen2_5_omni_thinker", cut, dict(model_type="qwen2_5_omni_text", rope_parameters=AXES),
+          dict(DEEP, model_type="qwen2_5_omni_vision_encoder", fullatt_block_indexes=[1]), audio_config=hears,
+          image_token_index=IMAGE, image_token_id=IMAGE, video_token_id=2002, audio_token_id=2005, vision_start_token_id=2003,
+          vision_end_token_id=2004)
+
+
 def drawing():
     """Types that draw as well, with what a step on seen images does not run."""
     vq = dict(model_type="janus_vqgan", base_channels=32, channel_multiplier=[1, 2], num_res_blocks=1, embed_dim=8,
@@ -396,7 +406,7 @@ def measure(backend, column, models, run, steps):
 
 
 def main():
-    for table in (qwen, glm, others, apart, drawing, queried, kept):
+    for table in (qwen, glm, others, apart, omni, drawing, queried, kept):
         table()
     measure(prepared(), "images", MODELS, run, len(STEPS))
 

@@ -61,7 +61,8 @@ COMPOSITION("pix2struct", TEXT_VISION, oom_emit_pix2struct, 0)
 COMPOSITION("pp_chart2table", TEXT_VISION, oom_emit_sam, 0)
 COMPOSITION("pp_formulanet", TEXT_VISION, oom_emit_formula, OOM_VLM_TEXT_TIE)
 COMPOSITION("qianfan_ocr", TEXT_VISION, oom_emit_internvl, OOM_VLM_RUNS | OOM_VLM_EXACT)
-COMPOSITION("qwen2_5_omni_thinker", TEXT_VISION_AUDIO, oom_emit_omni, 0)
+COMPOSITION("qwen2_5_omni_thinker", TEXT_VISION_AUDIO, oom_emit_omni,
+	    OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_FLATLY)
 COMPOSITION("qwen2_5_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT | OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("qwen2_audio", TEXT_AUDIO, oom_emit_qwen2_audio,
 	    OOM_VLM_AUDIO | OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_DROPS | OOM_VLM_SHIFT)

@@ -239,6 +239,8 @@ static uint64_t omni_layers(struct oom_emit *e, bool k_bias)
 	if (!r->status)
 		oom_weight_stack(e->t, layers, whisper_layer, n);
 	oom_weight_norm(e->t, "ln_post", d, true);
+	/* sinusoids of all places (SinusoidsPositionEmbedding) */
+	oom_buffer(e->t, oom_read_count_or(r, "max_source_positions", 1500) * d, OOM_F32);
 	return d;
 }
 
@@ -249,11 +251,14 @@ struct oom_val oom_emit_omni(struct oom_emit *e)
 	const uint64_t bins = oom_read_count_or(r, "num_mel_bins", 128), d =
 		oom_read_count(r, "d_model", 1),
 		       out = oom_read_count(r, "output_dim", 1);
+	struct oom_weights idle;
 
+	oom_weights_begin(t, &idle);
 	oom_weight_conv(t, "conv1", d, bins * 3, true);
 	oom_weight_conv(t, "conv2", d, d * 3, true);
 	oom_weight(t, "audio_bos_eos_token", 2, out);
 	oom_weight_linear(t, "proj", omni_layers(e, false), out, true);
+	oom_weights_end(t, &idle);
 	return r->status ? oom_none() : oom_emit_qwen(e);
 }
 

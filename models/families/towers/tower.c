@@ -51,6 +51,21 @@ static struct oom_val scaled(struct oom_tape *t, const struct oom_tower *w, cons
 	return w->scale ? oom_op_mul(t, oom_param(t, name, 0, w->d, 0), x) : x;
 }
 
+/* x, which is in fp32, by the tables of all layers or by cosines and sines of its own. */
+static struct oom_val rotated(struct oom_tape *t, const struct layer *l, struct oom_val x, uint64_t heads)
+{
+	const uint64_t d = l->tower.head_dim;
+	const struct oom_dim head = {d, "head_dim"};
+	struct oom_rope own = l->rope;
+	struct oom_frame f = {.t = t};
+
+	if (l->tower.repeats) {
+		own.cos = oom_name(&f, oom_new(t, "repeat", l->m_tokens, head, OOM_F32));
+		own.sin = oom_name(&f, oom_new(t, "repeat", l->m_tokens, head, OOM_F32));
+	}
+	return oom_leave(&f, oom_rope_apply(t, x, &own, heads, d, d));
+}
+
 static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct layer *l = ctx;
@@ -80,8 +95,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 		for (int j = 0; j < 2; j++) {
 			p[j] = oom_op_cast(t, p[j], OOM_F32);
 			p[j] = w->complex ? oom_op_unary(t, OOM_SCALE, p[j]) :
-					    oom_rope_apply(t, p[j], &l->rope, j ? w->kv_heads : w->heads,
-							   w->head_dim, w->head_dim);
+					    rotated(t, l, p[j], j ? w->kv_heads : w->heads);
 			p[j] = oom_op_cast(t, p[j], dt);
 		}
 	}
@@ -256,7 +270,10 @@ static void tell_layers(struct oom_frame *f, struct oom_emit *e, const struct oo
 		oom_buffer(t, w->head_dim / 4, OOM_F32);
 	if (w->complex)
 		oom_buffer(t, oom_mono_now(t, e->m_len) * w->head_dim, OOM_F32);
-	if (w->rope && !w->complex) {
+	if (w->repeats) {                       /* the angles */
+		l->rope.cos = oom_new(t, "angles", e->m_tokens, (struct oom_dim){w->head_dim / 2, "head_dim / 2"}, OOM_F32);
+		l->rope.cos = oom_name_shared(f, l->rope.cos);
+	} else if (w->rope && !w->complex) {
 		l->rope.cos = oom_new(t, "cos", e->m_tokens, head, OOM_F32);
 		l->rope.sin = oom_new(t, "sin", e->m_tokens, head, OOM_F32);
 		l->rope = oom_name_tables(f, l->rope);
@@ -282,7 +299,7 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 			      w->side		  ? w->side :
 						    448;
 	const uint64_t patches = side / w->patch * (side / w->patch), n = patches ? patches : 1;
-	struct layer l = {.tower = *w, .mask = oom_none()};
+	struct layer l = {.tower = *w, .mask = oom_none(), .rope = {oom_none(), oom_none()}};
 	struct oom_frame f = {.t = t};
 	struct oom_val x = patch_rows(e, w, n);
 

@@ -40,7 +40,7 @@ static const struct oom_tower
 	qwen2 = {QWEN, FC, .times = true, .fused_qkv = true, .width = "embed_dim", .out =
 		 "hidden_size"},
 	qwen2_5 = {QWEN, GATED, .times = true, .fused_qkv = true},
-	qwen_omni = {QWEN, GATED, .times = true},
+	qwen_omni = {QWEN, GATED, .times = true, .repeats = true},
 	qwen3 = {QWEN3},
 	qwen3_5 = {QWEN3, .no_deepstack = true},
 	ernie = {QWEN, FC, .fused_qkv = true, .patch_last = true, .post_norm = true},

@@ -68,6 +68,7 @@ struct oom_tower {
 	bool patch_bias;
 	bool patch_last;                        /* pixels already cut into patches: a linear layer */
 	bool unfolds;                           /* after that, torch.nn.Unfold cut them */
+	bool repeats;                   /* cosines and sines are made of half a head's angles anew in every layer, for queries and keys apart */
 	bool turned;                    /* rows lie as the convolution left them, which the first norm keeps */
 	bool times;                             /* a patch spans temporal_patch_size frames */
 	bool class_token;                       /* among the patches */
