@@ -57,6 +57,8 @@ struct doc_node *python_scratch(struct python *y, struct doc_node *parent, const
 
 /* The expression at the cursor; what is more than a literal or a known name has the tag ARGS_UNKNOWN. */
 struct doc_node *python_value(struct python *y, struct doc_node *parent, const char *key);
+/* A literal, a name, a call or something in brackets: an expression without operators. */
+struct doc_node *python_operand(struct python *y, struct doc_node *parent, const char *key);
 /* name, a.b, a.b(...): calls on the way are kept. */
 struct doc_node *python_reference(struct python *y, struct doc_node *parent, const char *key);
 /* What was assigned to a name last before, else the default of an option or a parameter of that name;
@@ -67,6 +69,21 @@ void python_remember(struct python *y, const char *name, size_t n, struct doc_no
 
 /* The same of an assignment that perhaps runs: where branches differ, what the name stands for is not known. */
 void python_remember_branch(struct python *y, const char *name, size_t n, struct doc_node *node, bool option, bool perhaps);
+
+/* python_choices.c */
+
+/* The calls that were kept so far. */
+struct python_kept {
+	struct doc_node *last;
+	uint32_t n;
+};
+
+struct python_kept python_kept_now(const struct python *y);
+/* The node is what another one is, where it stands. */
+void python_become(struct doc_node *node, const struct doc_node *only);
+/* "if NAME == 'word' else ..." behind a value, of which it is known whether the condition holds: the node becomes what
+ * is chosen, and the cursor goes past it all; calls since `before` are forgotten where they are of the other branch. */
+bool python_chosen(struct python *y, struct doc_node *node, const struct python_kept *before);
 
 /* python_arguments.c: "( arguments )" behind the name of what is called; the cursor stands on '('.  Calls
  * of interest are kept in the document.  The value of the call where it is known (dict(...), int(...), the

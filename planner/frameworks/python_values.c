@@ -197,15 +197,6 @@ static void drop_keys(struct doc_node *map)
 	}
 }
 
-/* The node is what another one is, where it stands. */
-static void become(struct doc_node *node, const struct doc_node *only)
-{
-	*node = (struct doc_node){.key = node->key, .text = only->text, .tag = only->tag,
-				  .kind = only->kind, .quoted = only->quoted,
-				  .line = only->line, .n = only->n, .child = only->child,
-				  .last = only->last, .next = node->next};
-}
-
 /* "**map" within {...}: its members; what another function made is not known, and left out. */
 static void unpack(struct python *y, struct doc_node *node)
 {
@@ -254,7 +245,7 @@ static struct doc_node *brackets(struct python *y, struct doc_node *parent, cons
 	if (node && node->kind == DOC_MAP)
 		drop_keys(node);
 	if (node && close == ')' && node->n == 1 && !comma)
-		become(node, node->child);      /* (x) is x */
+		python_become(node, node->child);      /* (x) is x */
 	return node;
 }
 
@@ -275,7 +266,7 @@ static struct doc_node *number(struct python *y, struct doc_node *parent, const 
 	return python_scratch(y, parent, key, text, false);
 }
 
-static struct doc_node *operand(struct python *y, struct doc_node *parent, const char *key)
+struct doc_node *python_operand(struct python *y, struct doc_node *parent, const char *key)
 {
 	const int prefix = python_string_prefix(y);
 	bool whole = true;
@@ -328,7 +319,7 @@ static void operators(struct python *y, struct doc_node *node)
 
 		y->p += twice ? 2 : 1;
 		python_skip(y, false);
-		right = operand(y, NULL, NULL);
+		right = python_operand(y, NULL, NULL);
 		wrong = !whole_number(node, &a) || !whole_number(right, &b);
 		if (!wrong && op == '*' && !twice)
 			wrong = __builtin_mul_overflow(a, b, &a);
@@ -347,105 +338,9 @@ static void operators(struct python *y, struct doc_node *node)
 	}
 }
 
-/* Is it a literal, or the default of an option, which holds until somebody says otherwise? */
-static bool is_known(const struct doc_node *node, bool *option)
-{
-	*option |= node && node->tag && !strcmp(node->tag, ARGS_OPTION);
-	return node && node->kind == DOC_SCALAR && (!node->tag || !strcmp(node->tag, ARGS_OPTION));
-}
-
-/* "NAME", "not NAME", "NAME == 'word'" at the cursor: 1 it holds, 0 it does not, -1 nobody knows. */
-static int condition(struct python *y, bool *option)
-{
-	const struct doc_node *a, *b;
-	bool not = false;
-	int holds = -1;
-
-	if (y->end - y->p > 4 && !strncmp(y->p, "not ", 4)) {
-		not = true;
-		y->p += 4;
-		python_skip(y, false);
-	}
-	a = operand(y, NULL, NULL);
-	python_skip(y, true);
-	if (y->end - y->p > 2 && !strncmp(y->p, "==", 2)) {
-		y->p += 2;
-		python_skip(y, true);
-		b = operand(y, NULL, NULL);
-		python_skip(y, true);
-		if (is_known(a, option) && is_known(b, option))
-			holds = !strcmp(a->text, b->text);
-	} else if (is_known(a, option)) {
-		holds = doc_is_true(a) ? 1 : !strcmp(a->text, "False") || !strcmp(a->text, "None") || !strcmp(a->text, "0") ? 0 : -1;
-	}
-	return holds < 0 ? holds : not ? !holds : holds;
-}
-
-/* The calls that were kept so far. */
-struct calls {
-	struct doc_node *last;
-	size_t n;
-};
-
-static struct calls calls_now(const struct python *y)
-{
-	return (struct calls){y->doc->root->last, y->doc->root->n};
-}
-
-/* Those since then are of a branch that is not taken. */
-static void forget_calls(struct python *y, const struct calls *since)
-{
-	struct doc_node *root = y->doc->root;
-
-	if (root->n == since->n)
-		return;
-	if (since->last)
-		since->last->next = NULL;
-	else
-		root->child = NULL;
-	root->last = since->last;
-	root->n = since->n;
-}
-
-/* "if NAME == 'word' else ..." behind a value, of which it is known whether the condition holds: the node becomes what
- * is chosen, and the cursor goes past it all. */
-static bool is_chosen(struct python *y, struct doc_node *node, const struct calls *before)
-{
-	const char *from = y->p;
-	const uint32_t line = y->line;
-	const struct calls now = calls_now(y);
-	const struct doc_node *other;
-	bool option = false;
-	int holds = -1;
-
-	/* on the next line, too: a statement there has no "else" of its own */
-	python_skip(y, true);
-	if (y->end - y->p > 3 && !strncmp(y->p, "if ", 3)) {
-		y->p += 3;
-		python_skip(y, false);
-		holds = condition(y, &option);
-	}
-	if (holds < 0 || y->end - y->p < 6 || strncmp(y->p, "else", 4) || !isspace((unsigned char)y->p[4])) {
-		y->p = from;
-		y->line = line;
-		return false;
-	}
-	if (!holds)
-		forget_calls(y, before);
-	y->p += 5;
-	other = python_value(y, NULL, NULL);
-	if (holds)
-		forget_calls(y, &now);
-	else if (other)
-		become(node, other);
-	if (option && !node->tag)
-		node->tag = ARGS_OPTION;
-	return true;
-}
-
 struct doc_node *python_value(struct python *y, struct doc_node *parent, const char *key)
 {
-	const struct calls before = calls_now(y);
+	const struct python_kept before = python_kept_now(y);
 	struct doc_node *node;
 	bool minus = false, not = false;
 	int64_t v;
@@ -466,7 +361,7 @@ struct doc_node *python_value(struct python *y, struct doc_node *parent, const c
 		y->p += 4;
 		python_skip(y, false);
 	}
-	node = operand(y, parent, key);
+	node = python_operand(y, parent, key);
 	operators(y, node);
 	python_skip(y, false);
 	if (node && not) {
@@ -478,7 +373,7 @@ struct doc_node *python_value(struct python *y, struct doc_node *parent, const c
 			node->tag = ARGS_UNKNOWN;
 	}
 	/* "a b", "x if y else z", "x or y": more than a literal, unless y is known to hold */
-	if (node && !is_chosen(y, node, &before) && y->p < y->end && *y->p != ',' && *y->p != ':' && *y->p != '\n' && *y->p != ';' &&
+	if (node && !python_chosen(y, node, &before) && y->p < y->end && *y->p != ',' && *y->p != ':' && *y->p != '\n' && *y->p != ';' &&
 	    !strchr(")]}", *y->p) && python_string_prefix(y) < 0)
 		node->tag = ARGS_UNKNOWN;
 	y->depth--;
