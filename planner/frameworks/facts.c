@@ -175,7 +175,7 @@ void fw_set(struct fw_part *p, const char *knob, const char *value, const char *
 			   .setting = s ? (size_t)(s - p->reading->settings) : NO_SETTING,
 			   .from_file = said,
 			   .open = said && tag && !strcmp(tag, ARGS_OPTION),
-			   .key = key ? key : "",
+			   .key = key ? reading_text(p->reading, "%s", key) : "",
 			   .source = source ? reading_text(p->reading, "%s", source) : "",
 			   .why = ""};
 	if (f->open)
