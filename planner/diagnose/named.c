@@ -140,10 +140,12 @@ static double spoken(const char *begin, const char *end, uint64_t *words)
 {
 	double only = 0;
 
-	for (const char *p = begin; p < end && (p = memchr(p, 'B', (size_t)(end - p))) != NULL; p++) {
+	for (const char *p = begin; p < end; p++) {
 		const char *from = p, *name, *to = p + 1;
 		double n;
 
+		if (*p != 'B' && *p != 'b')
+			continue;
 		while (from > begin && (isdigit((unsigned char)from[-1]) || from[-1] == '.'))
 			from--;
 		/* "8 B", "67108864B", "A3B", "8BIT" */
@@ -151,6 +153,9 @@ static double spoken(const char *begin, const char *end, uint64_t *words)
 			continue;
 		for (name = from; name > begin && in_name(name[-1]);)
 			name--;
+		/* "llama-7b" is a name, "7b" of a sentence may be a figure's part */
+		if (*p == 'b' && (name == from || !parts(from[-1])))
+			continue;
 		while (to < end && in_name(*to))
 			to++;
 		n = strtod(from, NULL);

@@ -24,6 +24,7 @@ static const struct {
 	{"kv cache", OOM_RUNTIME_LAYERED, OOM_PART_KV, 0},
 	/* torch.nn.Module.to */
 	{"t.to(device, dtype if t.is_floating_point()", 0, OOM_PART_WEIGHTS, 0},
+	{"return t.to(", 0, OOM_PART_WEIGHTS, 0},
 	/* a number for every output, not a row of a vocabulary */
 	{"binary_cross_entropy", 0, OOM_PART_LOSS, 0},
 	{"cross_entropy", 0, OOM_PART_LOGITS, 0},

@@ -365,7 +365,8 @@ static void of_program(struct oom_crash *c, const char *begin, const char *end)
 	if (does == OOM_ACTIVITY_TESTS && *c->program && c->phase == OOM_CRASH_UNKNOWN)
 		oom_phase_settle(c, OOM_CRASH_TEST, 0.6, "a test run");
 	/* a word of drawing among a training's options */
-	if (does == OOM_ACTIVITY_TRAINS && c->phase == OOM_CRASH_INFERENCE && c->phase_confidence <= 0.6 && !c->traceback && oom_phase_script_trains(c, begin, end))
+	if (does == OOM_ACTIVITY_TRAINS && c->phase == OOM_CRASH_INFERENCE && c->phase_confidence <= 0.6 && !c->traceback &&
+	    (oom_phase_script_trains(c, begin, end) || oom_text_find(begin, end, "train_batch_size")))
 		oom_phase_settle(c, OOM_CRASH_TRAIN_STEP, 0.6, "the script's name");
 	if (does == OOM_ACTIVITY_TRAINS && c->phase == OOM_CRASH_UNKNOWN && *c->program && !c->traceback && !oom_runtime_is(c, OOM_RUNTIME_HOST))
 		oom_phase_settle(c, OOM_CRASH_TRAIN_STEP, 0.5, "a program that only trains");

@@ -181,7 +181,10 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"in clip_grad", OOM_CRASH_OPTIMIZER},
 	{"run_backward", OOM_CRASH_BACKWARD},
 	{".backward(", OOM_CRASH_BACKWARD},
-	{", in backward", OOM_CRASH_BACKWARD},
+	/* not "backward_G" of a GAN, which runs its generator first */
+	{", in backward\n", OOM_CRASH_BACKWARD},
+	{", in backward_step", OOM_CRASH_BACKWARD},
+	{", in backward_pass", OOM_CRASH_BACKWARD},
 	{" in backward(", OOM_CRASH_BACKWARD},
 	{" in backward ", OOM_CRASH_BACKWARD},
 	{"_backward_fn", OOM_CRASH_BACKWARD},

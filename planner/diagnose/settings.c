@@ -317,7 +317,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	static const char *const second[] = {"zero2", "zero_2", "zero-2", "_z2", "stage2", "stage_1_and_2", "ZeRO-2", "\"stage\": 2", "\"stage\":2", "zero_stage: 2", "zero_stage=2", "zero_stage 2", "zero-stage 2", "ero stage 2",
 						"ero Stage 2", "eRO stage 2", "eRO Stage 2", "ZeRO2", NULL},
 				 *const zero[] = {"deepspeed", "DeepSpeed", "ZeRO", NULL},
-				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "World size: 1\n", "world_size=1,", NULL};
+				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "ingle GPU", "ingle gpu", "single A100", "single H100", "'devices': 1,", "World size: 1\n", "world_size=1,", NULL};
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
 
 	c->set = 0;

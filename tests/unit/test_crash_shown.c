@@ -118,6 +118,13 @@ static const struct {
 	 NULL, "72 B parameters, by the model's name, x 2 bytes", NULL, NULL, OOM_CRASH_TO_DEVICE, "who fine-tunes adapters says of what"},
 	{"Traceback (most recent call last): File \"/w/tune.py\", line 12, in <module>\n model.save_pretrained_merged(\"m\", tokenizer)\n File \"/x/site-packages/unsloth/save.py\", line 7, in save\n f()\nOutOfMemoryError: " CARD, 6,
 	 "maximum_memory_usage", NULL, "in <module>: model.save_pretrained_merged", NULL, "unsloth", OOM_CRASH_SAVE, "a frame on the head's line has no prefix"},
+	/* ---- names that hold a pass's, sizes in names, one card ---- */
+	{"Training a GAN\n" TRACE AT("/w/models/pix.py", "optimize_parameters", "self.backward_G()") AT("/w/models/pix.py", "backward_G", "self.rec = self.netG(self.fake)") AT("/w/models/nets.py",
+	 "forward", "return self.model(x)") "RuntimeError: " CARD, 6, "halve the micro-batch", NULL, NULL, NULL, NULL, OOM_CRASH_FORWARD, "what backward_G calls may run forward"},
+	{"I fine tune llama-7b on a single A100\n" TRACE AT("sft.py", "main", "loss.backward()") BACKWARD "RuntimeError: " OLD("600.00 MiB", "79.15 GiB", "77.00 GiB", "300.00 MiB", "77.60 GiB"), 6,
+	 "8-bit", "full_shard", "7 B parameters, by the model's name, x 16 bytes", NULL, NULL, OOM_CRASH_BACKWARD, "names in small letters; one card shards nothing"},
+	{"Full sft with llama-factory, prompts and answers of ten turns, inference is fine\nper_device_train_batch_size=1\ncutoff_len=4096\nCUDA out of memory\n", 6, "cutoff_len", "gpu_memory_utilization", NULL,
+	 NULL, "llamafactory", OOM_CRASH_TRAIN_STEP, "a training's batch outweighs a word"},
 	/* ---- GRPO beside an engine, without a message ---- */
 	{"swift rlhf --rlhf_type grpo --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.6 --gradient_checkpointing_kwargs '{\"use_reentrant\": true}'\nGRPO training is sometimes OOM\n"
 	 "CUDA out of memory\n", 6, "--vllm_gpu_memory_utilization 0.6 -> 0.5", "--gradient_checkpointing true", "gradient checkpointing", NULL, "swift", OOM_CRASH_TRAIN_STEP,
