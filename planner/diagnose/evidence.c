@@ -74,7 +74,7 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *a)
 {
 	const bool graph = oom_runtime_is(c, OOM_RUNTIME_GRAPH), array = oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && oom_runtime_is(c, OOM_RUNTIME_HOST);
-	char *const out = c->first_dimension && (graph || array) && c->part != OOM_PART_JOINED ? evidence_slot(a) : NULL;
+	char *const out = c->first_dimension && (graph || array) && c->part != OOM_PART_JOINED && !(graph && c->phase == OOM_CRASH_INIT) ? evidence_slot(a) : NULL;
 
 	if (out && c->image[0])
 		snprintf(out, sizeof(a->evidence[0]), "that shape is %" PRId64 " image%s of %" PRId64 " x %" PRId64 " pixels: scaled down or cropped before it goes in, "
