@@ -19,7 +19,8 @@ static struct oom_plan replay_key(const struct oom_plan *p)
 	k.fp8 = !oom_rank_engine_of(p) && p->fp8 != OOM_FP8_NONE;
 	k.precision_unasked = k.precision_by_card = k.zero_said = k.framework = 0;
 	k.global_batch = k.eval_accumulation = k.rank0_contexts = k.network_gbps = 0;
-	/* of the card, which kernels it has */
+	/* of the card, how large cuBLAS's workspaces are and which kernels it has */
+	k.cublas_workspaces = (int64_t)oom_workspace_bytes(p);
 	if (!oom_rank_engine_of(p))
 		k.compute_capability = oom_kernels_of(p);
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.save_sharded =
