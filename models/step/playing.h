@@ -32,6 +32,8 @@ static inline struct oom_replay *playing_allocator(struct playing *g)
 	return &g->p->allocator;
 }
 
+/* Room for what the tape's rows, parameters and units are played with; false: out of host memory. */
+bool oom_player_holds(struct oom_player *p, const struct oom_tape *t);
 /* A rank that has part of the chain: are the layer `unit` (from 0), or what comes before all of them
  * (BEFORE_ALL) and after, its own? */
 bool oom_playing_mine(const struct playing *g, int64_t unit);

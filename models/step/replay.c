@@ -6,9 +6,6 @@
 #include "step/playing.h"
 #include "step/reserved.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "ops/ops.h"
 #include "step/allocator_blocks.h"
 #include "step/program.h"
@@ -16,95 +13,6 @@
 
 /* Some ten thousand layers: beyond them a replay takes seconds. */
 enum { MOST_EVENTS = 4000000 };
-
-void oom_player_release(struct oom_player *p)
-{
-	if (!p)
-		return;
-	oom_replay_release(&p->allocator);
-	free(p->row);
-	free(p->grad);
-	free(p->parts);
-	free(p->moved);
-	free(p->units);
-	free(p->slot);
-	memset(p, 0, sizeof(*p));
-}
-
-void oom_player_begin(struct oom_player *p, const struct oom_plan *plan, uint64_t limit)
-{
-	const struct oom_alloc_rules rules = {.expandable = plan->allocator == OOM_ALLOC_EXPANDABLE,
-					      .max_split = (uint64_t)plan->max_split << 20,
-					      .limit = limit};
-
-	oom_replay_clear(&p->allocator, &rules);
-	p->workspaces = 0;
-}
-
-enum oom_status oom_player_end(const struct oom_player *p, struct oom_replay_result *out)
-{
-	if (p->allocator.given_up)
-		return OOM_ERR_LIMIT;
-	if (p->allocator.failed && !p->allocator.died)
-		return OOM_ERR_MEMORY;
-	*out = (struct oom_replay_result){.reserved = p->allocator.peak,
-					  .held = p->allocator.streams ? 0 : p->allocator.most,
-					  .retries = p->allocator.retries,
-					  .died = p->allocator.died};
-	return OOM_OK;
-}
-
-int32_t *oom_player_slots(struct oom_player *p, size_t n)
-{
-	if (n > p->cap_slot) {
-		int32_t *q = realloc(p->slot, n * sizeof(*q));
-
-		if (!q)
-			return NULL;
-		p->slot = q;
-		p->cap_slot = n;
-	}
-	for (size_t i = 0; i < n; i++)
-		p->slot[i] = -1;
-	return p->slot;
-}
-
-static bool room(struct oom_player *p, const struct oom_tape *t)
-{
-	int32_t *b, *m;
-	struct oom_played *a;
-	struct oom_param *q;
-	struct oom_wrapped *w;
-
-	if (t->n_rows > p->cap) {
-		a = realloc(p->row, t->n_rows * sizeof(*a));
-		p->row = a ? a : p->row;
-		b = realloc(p->grad, t->n_rows * sizeof(*b));
-		p->grad = b ? b : p->grad;
-		if (!a || !b)
-			return false;
-		p->cap = t->n_rows;
-	}
-	if (t->n_params > p->cap_parts) {
-		q = realloc(p->parts, t->n_params * sizeof(*q));
-		p->parts = q ? q : p->parts;
-		m = realloc(p->moved, t->n_params * sizeof(*m));
-		p->moved = m ? m : p->moved;
-		if (!q || !m)
-			return false;
-		p->cap_parts = t->n_params;
-	}
-	if (t->n_units + 1 > p->cap_units) {
-		w = realloc(p->units, (t->n_units + 1) * sizeof(*w));
-		if (!w)
-			return false;
-		p->units = w;
-		p->cap_units = t->n_units + 1;
-	}
-	for (size_t i = 0; i < t->n_rows; i++)
-		p->grad[i] = -1;
-	return true;
-}
 
 /* The parts that a stream's markers lead through: a layer's own events, and those behind it to the next. */
 static int64_t part_after(const struct playing *g, enum oom_stream_id stream, int64_t at, int32_t ev)
@@ -407,7 +315,7 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 		return OOM_ERR_LIMIT;
 	g.workspace = oom_workspace_bytes(plan);
 	oom_player_begin(p, plan, limit ? limit + 2 * g.workspace : 0);
-	if (!room(p, t))
+	if (!oom_player_holds(p, t))
 		return OOM_ERR_MEMORY;
 	if (later && s->later_ahead && !(g.sent = oom_player_slots(p, t->n_params + t->n_units + 1)))
 		return OOM_ERR_MEMORY;
@@ -421,6 +329,7 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 		training_step(&g);
 	}
 	st = oom_player_end(p, out);
-	without_workspaces(&g, out);
+	if (!st)
+		without_workspaces(&g, out);
 	return st;
 }
