@@ -169,7 +169,9 @@ bool oom_one_is_large(const struct oom_crash *c);
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
 /* One more lever, in the words of what ran and with the run's own numbers, behind a condition ("" for none). */
 void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const char *condition, enum oom_lever lever);
-/* fixes_words.c: what a lever is called in this answer; NULL: the program has none. */
+/* fixes_words.c: the lever that stands in this one's place, by the cause, by what is set and by what the program has. */
+enum oom_lever oom_fix_instead(const struct oom_crash *c, enum oom_cause cause, enum oom_lever lever);
+/* What a lever is called in this answer; NULL: the program has none. */
 const char *oom_fix_words(const struct oom_crash *c, enum oom_lever l);
 /* fixes_left_out.c: a server that takes a share of the card when it starts, and makes its cache of it; most of the card is
  * this process's own; a lever that changes nothing here; one that the run has already. */

@@ -8,48 +8,6 @@
 /* Where the table names nothing that the program has: what it says in words of its own. */
 static const enum oom_lever of_its_own[] = {OOM_LEVER_PLACE, OOM_LEVER_LOAD, OOM_LEVER_BATCH, OOM_LEVER_CONTEXT};
 
-/* Not what always runs in parts: its words say no other way. */
-static bool saves_alone(const struct oom_crash *c)
-{
-	return c->part != OOM_PART_GATHERED && oom_lever_of(c, OOM_LEVER_SAVE_ALONE);
-}
-
-/* What a cause that is none of memory asks for, and messages that are of one part. */
-static enum oom_lever instead(const struct oom_crash *c, enum oom_cause cause, enum oom_lever lever)
-{
-	const enum oom_lever read = oom_format_of(c)->read;
-
-	if (lever == OOM_LEVER_READ && read)
-		return read;
-	if (lever == OOM_LEVER_FRAGMENT && (c->windows || oom_format_is(c, OOM_FORMAT_OLD)) && !oom_lever_own(c, lever))
-		return OOM_LEVER_SPLIT;
-	/* sharded already: what is left is to make less of it */
-	if (lever == OOM_LEVER_LOAD && c->trains && (c->set & OOM_SET(OOM_LEVER_SHARD)))
-		return c->set & OOM_SET(OOM_LEVER_QUANT) ? OOM_LEVER_MORE : OOM_LEVER_QUANT;
-	/* a training's loader says in its words what else there is to do */
-	if (lever == OOM_LEVER_LOAD && (c->set & OOM_SET(OOM_LEVER_QUANT)) && !(c->trains && oom_lever_own(c, lever) && oom_lever_own(c, OOM_LEVER_SHARD)))
-		return OOM_LEVER_LOAD_SMALL;
-	if (lever == OOM_LEVER_SAVE && cause == OOM_CAUSE_HOST_RAM && !oom_lever_own(c, lever))
-		return OOM_LEVER_SAVE_HOST;
-	/* nothing is gathered where one process saves */
-	if (lever == OOM_LEVER_SAVE && cause != OOM_CAUSE_HOST_RAM && !c->sharded && saves_alone(c))
-		return OOM_LEVER_SAVE_ALONE;
-	/* an evaluation has its own batch */
-	if (lever == OOM_LEVER_REQUESTS && c->phase == OOM_CRASH_EVAL)
-		return OOM_LEVER_EVAL_BATCH;
-	if (lever == OOM_LEVER_TILE && (c->set & OOM_SET(OOM_LEVER_TILE)) && c->part == OOM_PART_IMAGE)
-		return OOM_LEVER_TILE_SMALL;
-	/* its cache is as large as the share that it was given */
-	if (lever == OOM_LEVER_KV && cause != OOM_CAUSE_KV_CACHE && oom_takes_share(c))
-		return OOM_LEVER_ROOM;
-	if (lever == OOM_LEVER_HOST && c->windows && !oom_lever_own(c, lever))
-		return OOM_LEVER_PAGEFILE;
-	/* what is left of a cache that is quantised already */
-	if (lever == OOM_LEVER_KV && (c->set & OOM_SET(OOM_LEVER_KV)))
-		return OOM_LEVER_CONTEXT;
-	return lever == OOM_LEVER_HOST && c->pinned ? OOM_LEVER_PINNED : lever;
-}
-
 /* The rung of the ladder that a lever is (rungs.c). */
 static int rung_of(enum oom_lever l)
 {
@@ -121,6 +79,51 @@ static void fix_before_all(const struct asked *q, struct oom_crash_answer *a)
 		oom_fix_add(a, "", "another card, or the CPU (device=\"cpu\"): one of about 1 GB has next to no room beside the CUDA context");
 }
 
+/* One tensor that is larger than the card, padding, pictures, a notebook: what is seen whatever part asked. */
+static void fix_what_is_seen(const struct asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+	const enum oom_crash_work work = q->work;
+	const enum oom_cause cause = q->cause;
+	const bool of_memory = q->of_memory;
+
+	/* one tensor larger than the card: nothing but that tensor helps; of a convolution its part says so */
+	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING))
+		add(c, a, "", c->phase == OOM_CRASH_TO_DEVICE && c->part != OOM_PART_INPUT ? OOM_LEVER_WIDE : c->part == OOM_PART_LOSS ? OOM_LEVER_SHAPES : OOM_LEVER_LIMIT);
+	if (of_memory && c->padding >= 2)
+		oom_fix_add(a, "", "lay that array out with a long dimension last (a transpose or reshape before it): its last dimension is filled up to 128, and most of it is padding");
+	/* of what draws, only attention keeps a matrix of every pixel against every other */
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && oom_alone_too_large(c) && c->part == OOM_PART_UNKNOWN && oom_lever_own(c, OOM_LEVER_TILE) && oom_lever_own(c, OOM_LEVER_SCORES) &&
+	    !oom_lever_is_set(c, OOM_LEVER_SCORES))
+		add(c, a, "", OOM_LEVER_SCORES);
+	/* the largest batch of a model that sees is one of images */
+	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
+		add(c, a, "", OOM_LEVER_PIXELS);
+	/* a notebook keeps what was made before */
+	if (of_memory && c->notebook && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP) && oom_mostly_own(c))
+		add(c, a, "", OOM_LEVER_RESTART);
+}
+
+/* One request that is far larger than the others. */
+static void fix_one_request(const struct asked *q, enum oom_lever part, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+	const enum oom_crash_work work = q->work;
+	const enum oom_cause cause = q->cause;
+
+	/* nothing shows what asked: an input far longer or larger than the others */
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && !part && c->part == OOM_PART_UNKNOWN && oom_one_is_large(c) && !oom_takes_share(c) && !c->language &&
+	    /* frames of those two show how a program is run, not what is in it */
+	    (!c->traceback || oom_runtime_is(c, OOM_RUNTIME_GRAPH | OOM_RUNTIME_EXECUTABLE)) && !oom_alone_too_large(c))
+		add(c, a, "", OOM_LEVER_CONTEXT);
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c)) {
+		if (oom_lever_pointless(c, cause, OOM_LEVER_LONGEST) && oom_own_script(c) && !part)
+			oom_fix_add(a, "", "look at that one request first: a sample far larger than the others, or a matrix of all against all");
+		else
+			add(c, a, "", OOM_LEVER_LONGEST);
+	}
+}
+
 /* What the text's own numbers and parts ask for, before what helps everybody.  Returns what the run has already. */
 static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 {
@@ -140,25 +143,11 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 		add(c, a, "", OOM_LEVER_RESTART);
 	if (of_memory || cause == OOM_CAUSE_HOST_RAM)
 		oom_fix_add(a, "", oom_told_cost(c, cause == OOM_CAUSE_HOST_RAM));
-	/* one tensor larger than the card: nothing but that tensor helps; of a convolution its part says so */
-	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING))
-		add(c, a, "", c->phase == OOM_CRASH_TO_DEVICE && c->part != OOM_PART_INPUT ? OOM_LEVER_WIDE : c->part == OOM_PART_LOSS ? OOM_LEVER_SHAPES : OOM_LEVER_LIMIT);
-	if (of_memory && c->padding >= 2)
-		oom_fix_add(a, "", "lay that array out with a long dimension last (a transpose or reshape before it): its last dimension is filled up to 128, and most of it is padding");
-	/* of what draws, only attention keeps a matrix of every pixel against every other */
-	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && oom_alone_too_large(c) && c->part == OOM_PART_UNKNOWN && oom_lever_own(c, OOM_LEVER_TILE) && oom_lever_own(c, OOM_LEVER_SCORES) &&
-	    !oom_lever_is_set(c, OOM_LEVER_SCORES))
-		add(c, a, "", OOM_LEVER_SCORES);
-	/* the largest batch of a model that sees is one of images */
-	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
-		add(c, a, "", OOM_LEVER_PIXELS);
-	/* a notebook keeps what was made before */
-	if (of_memory && c->notebook && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP) && oom_mostly_own(c))
-		add(c, a, "", OOM_LEVER_RESTART);
+	fix_what_is_seen(q, a);
 	if (of_part && work != OOM_WORK_UNKNOWN && part && oom_lever_is_set(c, part))
 		told_already |= OOM_SET(part);
 	else if (of_part && work != OOM_WORK_UNKNOWN && part && (c->part != OOM_PART_BUCKET || oom_lever_own(c, part)))
-		add(c, a, "", instead(c, cause, part));
+		add(c, a, "", oom_fix_instead(c, cause, part));
 	/* a graph's buffers hold the scores, where attention keeps them */
 	if (of_memory && c->part == OOM_PART_SCRATCH && !oom_lever_is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
 		add(c, a, "", OOM_LEVER_SCORES);
@@ -167,17 +156,7 @@ static uint64_t fix_this_text(const struct asked *q, struct oom_crash_answer *a)
 		add(c, a, "", OOM_LEVER_SPREAD);
 	if (of_memory && c->sees && sees_at_work(c, work))
 		add(c, a, "", OOM_LEVER_PIXELS);
-	/* nothing shows what asked: an input far longer or larger than the others */
-	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && !part && c->part == OOM_PART_UNKNOWN && oom_one_is_large(c) && !oom_takes_share(c) && !c->language &&
-	    /* frames of those two show how a program is run, not what is in it */
-	    (!c->traceback || oom_runtime_is(c, OOM_RUNTIME_GRAPH | OOM_RUNTIME_EXECUTABLE)) && !oom_alone_too_large(c))
-		add(c, a, "", OOM_LEVER_CONTEXT);
-	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_dwarfs_the_rest(c)) {
-		if (oom_lever_pointless(c, cause, OOM_LEVER_LONGEST) && oom_own_script(c) && !part)
-			oom_fix_add(a, "", "look at that one request first: a sample far larger than the others, or a matrix of all against all");
-		else
-			add(c, a, "", OOM_LEVER_LONGEST);
-	}
+	fix_one_request(q, part, a);
 	if (of_memory && engine)
 		add(c, a, "", OOM_LEVER_ROOM);
 	if (cause == OOM_CAUSE_HOST_RAM)
@@ -220,13 +199,13 @@ static uint64_t fix_by_levers(const struct asked *q, struct oom_crash_answer *a)
 		    (told && l == OOM_LEVER_HOST && !oom_lever_own(c, l)))
 			continue;
 		if (!(behind && l == OOM_LEVER_FRAGMENT))
-			add(c, a, if_it_was(q, l), instead(c, q->cause, l));
+			add(c, a, if_it_was(q, l), oom_fix_instead(c, q->cause, l));
 		/* one piece that large was asked for by what the frames show: smaller, it needs none */
 		if (l == OOM_LEVER_FRAGMENT && part && !oom_lever_is_set(c, part) && !oom_lever_pointless(c, q->cause, part))
-			add(c, a, "", instead(c, q->cause, part));
+			add(c, a, "", oom_fix_instead(c, q->cause, part));
 	}
 	if (behind && q->cause == OOM_CAUSE_FRAGMENTATION)
-		add(c, a, "", instead(c, q->cause, OOM_LEVER_FRAGMENT));
+		add(c, a, "", oom_fix_instead(c, q->cause, OOM_LEVER_FRAGMENT));
 	return told_already;
 }
 
@@ -263,7 +242,7 @@ static void fix_by_pieces(const struct asked *q, struct oom_crash_answer *a)
 		return;
 	if (a->n_fix == OOM_ANSWER_FIXES)
 		a->n_fix--;
-	add(c, a, q->levers ? "" : "in any case: ", instead(c, q->cause, OOM_LEVER_FRAGMENT));
+	add(c, a, q->levers ? "" : "in any case: ", oom_fix_instead(c, q->cause, OOM_LEVER_FRAGMENT));
 }
 
 /* A last place is made for what is worth more than the last of the levers. */
@@ -353,7 +332,7 @@ static void fix_further(const struct asked *q, struct oom_crash_answer *a)
 	for (size_t i = 0; q->levers && i < OOM_MAX_LEVERS && q->levers[i]; i++)
 		if ((c->tried & OOM_SET(q->levers[i])) && !oom_lever_is_set(c, q->levers[i]) && !oom_lever_pointless(c, q->cause, q->levers[i]))
 			/* not by the numbers that failed */
-			oom_fix_add(a, further, oom_fix_words(c, instead(c, q->cause, q->levers[i])));
+			oom_fix_add(a, further, oom_fix_words(c, oom_fix_instead(c, q->cause, q->levers[i])));
 }
 
 /* What inference does without costs nothing that was learnt: the run's own options, whose names its owner knows, stand

@@ -24,3 +24,45 @@ const char *oom_fix_words(const struct oom_crash *c, enum oom_lever l)
 		return oom_lever_in("torch", "torch", l);
 	return of_era(c, l) ? of_era(c, l) : oom_lever_of(c, l);
 }
+
+/* Not what always runs in parts: its words say no other way. */
+static bool saves_alone(const struct oom_crash *c)
+{
+	return c->part != OOM_PART_GATHERED && oom_lever_of(c, OOM_LEVER_SAVE_ALONE);
+}
+
+/* What a cause that is none of memory asks for, and messages that are of one part. */
+enum oom_lever oom_fix_instead(const struct oom_crash *c, enum oom_cause cause, enum oom_lever lever)
+{
+	const enum oom_lever read = oom_format_of(c)->read;
+
+	if (lever == OOM_LEVER_READ && read)
+		return read;
+	if (lever == OOM_LEVER_FRAGMENT && (c->windows || oom_format_is(c, OOM_FORMAT_OLD)) && !oom_lever_own(c, lever))
+		return OOM_LEVER_SPLIT;
+	/* sharded already: what is left is to make less of it */
+	if (lever == OOM_LEVER_LOAD && c->trains && (c->set & OOM_SET(OOM_LEVER_SHARD)))
+		return c->set & OOM_SET(OOM_LEVER_QUANT) ? OOM_LEVER_MORE : OOM_LEVER_QUANT;
+	/* a training's loader says in its words what else there is to do */
+	if (lever == OOM_LEVER_LOAD && (c->set & OOM_SET(OOM_LEVER_QUANT)) && !(c->trains && oom_lever_own(c, lever) && oom_lever_own(c, OOM_LEVER_SHARD)))
+		return OOM_LEVER_LOAD_SMALL;
+	if (lever == OOM_LEVER_SAVE && cause == OOM_CAUSE_HOST_RAM && !oom_lever_own(c, lever))
+		return OOM_LEVER_SAVE_HOST;
+	/* nothing is gathered where one process saves */
+	if (lever == OOM_LEVER_SAVE && cause != OOM_CAUSE_HOST_RAM && !c->sharded && saves_alone(c))
+		return OOM_LEVER_SAVE_ALONE;
+	/* an evaluation has its own batch */
+	if (lever == OOM_LEVER_REQUESTS && c->phase == OOM_CRASH_EVAL)
+		return OOM_LEVER_EVAL_BATCH;
+	if (lever == OOM_LEVER_TILE && (c->set & OOM_SET(OOM_LEVER_TILE)) && c->part == OOM_PART_IMAGE)
+		return OOM_LEVER_TILE_SMALL;
+	/* its cache is as large as the share that it was given */
+	if (lever == OOM_LEVER_KV && cause != OOM_CAUSE_KV_CACHE && oom_takes_share(c))
+		return OOM_LEVER_ROOM;
+	if (lever == OOM_LEVER_HOST && c->windows && !oom_lever_own(c, lever))
+		return OOM_LEVER_PAGEFILE;
+	/* what is left of a cache that is quantised already */
+	if (lever == OOM_LEVER_KV && (c->set & OOM_SET(OOM_LEVER_KV)))
+		return OOM_LEVER_CONTEXT;
+	return lever == OOM_LEVER_HOST && c->pinned ? OOM_LEVER_PINNED : lever;
+}

@@ -199,11 +199,9 @@ static void decode_model(struct oom_crash *c, const char *begin, const char *end
 	c->sees = any(begin, end, pixels);
 }
 
-void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, const char *end)
+/* Of PyTorch's own refusals: what the frames show, else what the words around them do. */
+static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin, const char *at, const char *line, const char *end)
 {
-	/* who exports a model for another runtime */
-	static const char *const traces[] = {"torch/onnx/", "torch\\onnx\\", "torch.onnx.export(", "TracerWarning",
-					     "torch/jit/_trace.py", "optimum/exporters", NULL};
 	/* commands and calls that put adapters into their base */
 	static const char *const merges[] = {"merge_and_unload", "llamafactory-cli export", "export_model.py", "--merge_lora true", "merge_lora=True", "merge-lora",
 					     "merge_lora.py", "merge_adapter", NULL};
@@ -211,10 +209,50 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	static const char *const resumes[] = {"oading optimizer state", "oad optimizer state", "oad the optimizer state", "hen I resume", "hen resum", "resumed the model", "resuming the training",
 					      "resuming training", "resume the training", "resume training from", "init_from=resume", "init_from resume", "estoring checkpoint", "estoring the checkpoint", "estoring optimizer", NULL},
 				 *const steps[] = {"it/s", "s/it", "loss", "Epoch", NULL};
+	const char *const stop = oom_text_find(begin, line, "File \"") ? NULL : below(line, end);
+	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
+	enum oom_crash_part part = OOM_PART_UNKNOWN;
+	struct oom_span s;
+
+	if (c->traceback && oom_traceback(begin, at, end, &s))
+		part = oom_part_deep(s.from, s.to);
+	if (part == OOM_PART_UNKNOWN && stop)
+		part = oom_part_near(innermost(line, stop), stop, false, tried);
+	else if (part == OOM_PART_UNKNOWN && (c->traceback || line > begin))
+		part = oom_part_near(innermost(begin, line), line, false, tried);
+	if (part != OOM_PART_UNKNOWN)
+		return part;
+	if (c->phase == OOM_CRASH_LOAD && !c->trains && any(begin, end, merges))
+		return OOM_PART_MERGED;
+	if ((c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_UNKNOWN || !c->traceback) && any(begin, end, resumes) && !any(begin, end, steps))
+		return OOM_PART_RESTORED;
+	if (c->phase == OOM_CRASH_TO_DEVICE && moves_input(innermost(begin, line), line))
+		return OOM_PART_INPUT;
+	if (multiplies_itself(innermost(begin, line), line))
+		return OOM_PART_PAIRS;
+	if (c->phase == OOM_CRASH_INIT && captures(begin, line))
+		return OOM_PART_GRAPHS;
+	if (c->phase == OOM_CRASH_INIT && oom_text_find(begin, line, "used for profiling"))
+		return OOM_PART_WARMUP;
+	if (!c->traceback && encodes(begin, at))
+		return OOM_PART_ENCODED;
+	if (samples(begin, end))
+		return OOM_PART_SAMPLER;
+	if (c->phase == OOM_CRASH_INFERENCE && decodes(begin, line, end))
+		return OOM_PART_IMAGE;
+	if (is_other_node(begin, line))
+		return OOM_PART_NODE;
+	return OOM_PART_UNKNOWN;
+}
+
+void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, const char *end)
+{
+	/* who exports a model for another runtime */
+	static const char *const traces[] = {"torch/onnx/", "torch\\onnx\\", "torch.onnx.export(", "TracerWarning",
+					     "torch/jit/_trace.py", "optimum/exporters", NULL};
 	const char *const line = oom_line_begin(begin, at);
 	const bool layered = oom_runtime_is(c, OOM_RUNTIME_LAYERED);
 	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
-	struct oom_span s;
 
 	c->part = OOM_PART_UNKNOWN;
 	decode_model(c, begin, end);
@@ -226,34 +264,7 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	} else if (c->phase == OOM_CRASH_COMPILE && any(begin, end, traces)) {
 		c->part = OOM_PART_TRACE;
 	} else if (oom_runtime_is(c, OOM_RUNTIME_TORCH)) {
-		const char *const stop = oom_text_find(begin, line, "File \"") ? NULL : below(line, end);
-
-		if (c->traceback && oom_traceback(begin, at, end, &s))
-			c->part = oom_part_deep(s.from, s.to);
-		if (c->part == OOM_PART_UNKNOWN && stop)
-			c->part = oom_part_near(innermost(line, stop), stop, false, tried);
-		else if (c->part == OOM_PART_UNKNOWN && (c->traceback || line > begin))
-			c->part = oom_part_near(innermost(begin, line), line, false, tried);
-		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_LOAD && !c->trains && any(begin, end, merges))
-			c->part = OOM_PART_MERGED;
-		if (c->part == OOM_PART_UNKNOWN && (c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_UNKNOWN || !c->traceback) && any(begin, end, resumes) && !any(begin, end, steps))
-			c->part = OOM_PART_RESTORED;
-		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_TO_DEVICE && moves_input(innermost(begin, line), line))
-			c->part = OOM_PART_INPUT;
-		if (c->part == OOM_PART_UNKNOWN && multiplies_itself(innermost(begin, line), line))
-			c->part = OOM_PART_PAIRS;
-		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INIT && captures(begin, line))
-			c->part = OOM_PART_GRAPHS;
-		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INIT && oom_text_find(begin, line, "used for profiling"))
-			c->part = OOM_PART_WARMUP;
-		if (c->part == OOM_PART_UNKNOWN && !c->traceback && encodes(begin, at))
-			c->part = OOM_PART_ENCODED;
-		if (c->part == OOM_PART_UNKNOWN && samples(begin, end))
-			c->part = OOM_PART_SAMPLER;
-		if (c->part == OOM_PART_UNKNOWN && c->phase == OOM_CRASH_INFERENCE && decodes(begin, line, end))
-			c->part = OOM_PART_IMAGE;
-		if (c->part == OOM_PART_UNKNOWN && is_other_node(begin, line))
-			c->part = OOM_PART_NODE;
+		c->part = of_torch(c, begin, at, line, end);
 	} else if (oom_runtime_is(c, OOM_RUNTIME_GRAPH) && c->traceback && oom_text_find(begin, line, "batch_outputs, concat")) {
 		/* Keras joins what predict() gives */
 		c->part = OOM_PART_JOINED;
