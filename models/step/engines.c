@@ -312,3 +312,17 @@ bool oom_engine_casts(const struct oom_plan *p)
 	return oom_engine_of(p)->wraps_units && p->zero_stage &&
 	       (p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16);
 }
+
+bool oom_engine_casts_adapters(const struct oom_plan *p)
+{
+	const struct oom_engine *e = oom_engine_of(p);
+
+	return e->wraps_units && e->gathers_apart && !e->own_adapters && p->zero_stage && p->adapter_fp32 &&
+	       oom_plan_adapted(p) && !oom_plan_quantised(p) &&
+	       (p->precision == OOM_BF16_AMP || p->precision == OOM_FP16_AMP);
+}
+
+bool oom_engine_casts_trained(const struct oom_plan *p)
+{
+	return oom_engine_casts(p) || oom_engine_casts_adapters(p);
+}

@@ -55,6 +55,12 @@ bool oom_engine_own_ranks(const struct oom_plan *plan);
 /* FSDP's mixed precision computes in 16 bit on parameters kept in 32: the tape is then recorded
  * in 16 bit. */
 bool oom_engine_casts(const struct oom_plan *plan);
+/* The same of adapters in fp32 beside a base in 16 bit, under FSDP2 alone: what a layer gathers is in 16 bit, and PEFT, which
+ * gives inputs the type of an adapter's weight (tuners/tuners_utils.py _cast_input_dtype), casts nothing.  FSDP1 shows it
+ * the shards, in fp32, in the first step.  (data/h100.csv, fsdp2-8b-lora-8.) */
+bool oom_engine_casts_adapters(const struct oom_plan *plan);
+/* Either of them: what is trained is in 16 bit on the tape and in 32 in shards, gradients and states. */
+bool oom_engine_casts_trained(const struct oom_plan *plan);
 
 /* DeepSpeed's own estimators (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py,
  * estimate_zero{2,3}_model_states_mem_needs), bytes per GPU and per node, for comparison. */

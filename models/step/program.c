@@ -56,6 +56,8 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_gradients = k.offload_params =
 		k.offload_activations = 0;
 	k.eval_generates = k.eval_new_tokens = k.eval_beams = 0;
+	if (oom_engine_casts_adapters(p))
+		k.adapter_fp32 = 0;
 	if (k.adapter_fp32)
 		k.quant_storage = 0;
 	k.evaluates = k.eval_batch = k.step_in_backward = k.torch_autocast = k.zero_grad = k.fp32_grads = 0;
@@ -249,6 +251,7 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 
 	forget(ev, g);
 	cast.precision = key->precision;
+	cast.adapter_fp32 = key->adapter_fp32;
 	if (!g->tape.nodes)
 		lend_nodes(ev, &g->tape);
 	st = oom_record(&g->tape, m, &cast, expand, err);

@@ -93,7 +93,7 @@ static bool reduces_wide(const struct oom_plan *p)
 static const struct unit_rows *rows_of(struct oom_rewrite *w, size_t unit)
 {
 	struct unit_rows *r = &((struct own *)w->own)[unit].rows;
-	const bool casts = oom_engine_casts(w->plan);
+	const bool casts = oom_engine_casts_trained(w->plan);
 	struct oom_unit_sums sum;
 	uint64_t narrow, reduced;
 
@@ -315,7 +315,7 @@ static unsigned shape(const struct oom_plan *p)
 {
 	const unsigned stage = p->offload_params != OOM_OFFLOAD_NONE ? 2 : p->zero_stage >= 3;
 
-	return 1u + stage + 3u * oom_engine_of(p)->gathers_apart + 6u * oom_engine_casts(p) +
+	return 1u + stage + 3u * oom_engine_of(p)->gathers_apart + 6u * oom_engine_casts_trained(p) +
 	       12u * reduces_wide(p);
 }
 
@@ -332,10 +332,10 @@ static bool whole_before(const struct oom_plan *p)
 
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
-	const bool casts = oom_engine_casts(p);
+	const bool casts = oom_engine_casts_trained(p);
 	/* the tape is in 16 bit, the shards are not */
 	const struct oom_state_sums *state = casts ? s->in.master_state : s->in.state;
-	const uint64_t wide = casts ? 2 : 1;
+	const uint64_t wide = oom_engine_casts(p) ? 2 : 1, adapters = oom_engine_casts_adapters(p) ? s->in.trained : 0;
 
 	s->master = casts;
 	s->divided = true;
@@ -347,7 +347,7 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	/* the flat parameter holds the codes of 4-bit weights; their scales are attributes of the
 	 * module, whole on every rank (bitsandbytes nn/modules.py Params4bit.quant_state) */
 	s->hold[OOM_HOLD_WEIGHTS].bytes =
-		oom_part_of(wide * (s->in.params - s->in.scales), s->ranks) + s->in.scales;
+		oom_part_of(wide * (s->in.params - s->in.scales) + adapters, s->ranks) + s->in.scales;
 	if (!oom_engine_of(p)->gathers_apart)
 		s->hold[OOM_HOLD_WEIGHTS].pieces = OOM_PER_UNIT;
 	/* parts that go to the host wait for the card, unit by unit */

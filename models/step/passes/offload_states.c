@@ -68,7 +68,7 @@ static void params_away(struct oom_schedule *s, const struct oom_plan *p)
 /* FSDP: everything or nothing; gradients as the shards. */
 static void all_away(struct oom_schedule *s, const struct oom_plan *p)
 {
-	const uint64_t wide = oom_engine_casts(p) ? 2 : 1;
+	const uint64_t wide = oom_engine_casts_trained(p) ? 2 : 1;
 
 	pin(s, "gradient shards", oom_part_of(wide * s->in.grads, s->ranks));
 	s->hold[OOM_HOLD_WEIGHTS].place = OOM_IN_PINNED;
