@@ -328,6 +328,7 @@ static struct oom_val deberta_model(struct oom_tape *t, const struct oom_arch *a
 	x = oom_name(&f, x);
 	kept.n = 0;
 	kept.in_training = true;
+	kept.without_grad = false;
 	oom_name_shared(&f, oom_deberta_mask(t));
 	deberta_relative(&f, a, &l);
 	x = deberta_layers(t, &l, x);

@@ -169,6 +169,7 @@ static struct oom_val deberta_v1_model(struct oom_tape *t, const struct oom_arch
 	x = oom_name(&f, x);
 	kept.n = 0;
 	kept.in_training = true;
+	kept.without_grad = false;
 	oom_name_shared(&f, oom_deberta_mask(t));
 	if (own->span) {
 		oom_name_shared(&f, oom_new(t, "relative_pos", oom_mono_mul(t, t->m_s, t->m_s),

@@ -144,6 +144,7 @@ static struct oom_val xlm_model(struct oom_tape *t, const struct oom_arch *a, st
 
 	cache.n = 0;
 	cache.in_training = false;
+	cache.without_grad = false;
 	oom_name(&f, oom_new(t, "mask", t->m_bs, D(1), OOM_U8));
 	if (xlm_of(a)->causal)
 		oom_name(&f, oom_new(t, "attn_mask", t->m_bss, D(1), OOM_U8));

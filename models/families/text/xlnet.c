@@ -209,6 +209,7 @@ static struct oom_val xlnet_run(struct oom_tape *t, const struct oom_arch *a)
 
 	mems.n = 0;
 	mems.in_training = false;
+	mems.without_grad = false;
 	x = xlnet_model(t, a, &mems, &word);
 	x = xlnet_head(t, a, x, word);
 	oom_kept_drop(t, &mems);                /* returned with the output */
