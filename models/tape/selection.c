@@ -30,7 +30,8 @@ void oom_selection_reset(struct oom_tape *t)
 	s->paths = named && t->arch ? oom_module_paths(t->arch->config_type, tasks[t->task]) : NULL;
 	s->each = oom_names_count(p->freeze) || oom_names_count(p->train) ||
 		  (oom_plan_adapted(p) && (*p->layers_to_transform || oom_names_count(p->lora_targets) ||
-					   oom_names_count(p->exclude_modules) || strpbrk(p->rank_pattern, ".")));
+					   oom_names_count(p->exclude_modules) || oom_names_count(p->modules_to_save) ||
+					   strpbrk(p->rank_pattern, ".")));
 }
 
 void oom_selection_pass(struct oom_tape *t)

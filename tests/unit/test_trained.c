@@ -200,6 +200,19 @@ static void sums(void **state)
 				 wrong(BERT, of_bert, sizeof(of_bert) / sizeof(of_bert[0])) + wrong(BEIT, of_beit, 1), 0);
 }
 
+/* A number names a layer and whatever else ends in it: of twelve 1 and 11, which are trained whole, without adapters (PEFT
+ * tuners/tuners_utils.py inject_adapter: key.endswith, before their own layers are met). */
+static void layers_saved_by_number(void **state)
+{
+	const struct oom_plan p = plan("lora-r=8 modules-to-save=1 num-layers=12");
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	(void)state;
+	assert_int_equal(price(LLAMA, p, &e, &err), OOM_OK);
+	assert_int_equal(e.trainable_params, 10 * (Q(8) + K(8)) + 2 * LAYER);
+}
+
 /* Names that choose nothing, and choices that leave nothing: a sentence with the names that there are. */
 static void refusals(void **state)
 {
@@ -251,7 +264,7 @@ static void what_trains_is_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sums),
+		cmocka_unit_test(sums), cmocka_unit_test(layers_saved_by_number),
 		cmocka_unit_test(refusals),
 		cmocka_unit_test(what_trains_is_there),
 	};
