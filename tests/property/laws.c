@@ -170,8 +170,9 @@ static enum finding more_layers(const struct subject *s, const struct question *
 	const struct oom_model_shape shape = oom_model_shape(s->model);
 	struct oom_plan p;
 
-	/* the last layer, where it alone trains, may be of another kind (sparse, sliding) in a deeper model */
-	if (!question_plan(q, s, &p) || p.pp > 1 || p.train_last ||
+	/* the last layer, where it alone trains or FSDP1 gathers it ahead, may be of another kind (sparse, sliding) in a deeper
+	 * model */
+	if (!question_plan(q, s, &p) || p.pp > 1 || p.train_last || p.engine == OOM_ENGINE_FSDP1 ||
 	    shape.n_layers < 2 || shape.n_layers > 500)
 		return SILENT;
 	p.num_layers = (int64_t)shape.n_layers;
