@@ -147,7 +147,7 @@ static bool is_guess(const struct oom_crash *c)
 
 static const char *when_of(const struct oom_crash *c, char *buf, size_t size)
 {
-	const bool calibrates = c->phase == OOM_CRASH_INFERENCE && oom_dialect_rests_on(oom_program_of(c)->dialect, "quantisers");
+	const bool calibrates = c->phase == OOM_CRASH_INFERENCE && oom_dialect_is(c, OOM_DIALECT_QUANTISES);
 	const char *const when = c->part == OOM_PART_TRACE ? " while the model was traced for export" : calibrates ? " while samples ran through it for calibration" : during[c->phase];
 
 	if (!is_guess(c) || c->part == OOM_PART_TRACE)

@@ -210,6 +210,12 @@ struct oom_dialect {
 	/* the sources in which every option it names was looked up (tests/tools/check_words.py); "": not yet */
 	const char *checked;
 	const char *say[OOM_LEVERS];
+	unsigned traits;        /* enum oom_dialect_trait; those of its bases are its own, too */
+	const char *whole_share; /* the option, of this program alone, that is its share of the whole card; NULL: none */
+};
+enum oom_dialect_trait {
+	OOM_DIALECT_QUANTISES = 1,      /* it makes weights of fewer bits: its bits are what it makes, not what it was given */
+	OOM_DIALECT_ENGINE = 2,         /* weights and cache lie outside of PyTorch's allocator */
 };
 /* Each ends with a NULL name; the first row of the first is the base of all. */
 extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[], oom_dialects_fields[], oom_dialects_serving[], oom_dialects_drawing[],
@@ -219,6 +225,9 @@ void oom_decode_task(struct oom_crash *c, const char *begin, const char *at, con
 const char *oom_task_dialect(const struct oom_crash *c);
 /* How a program's users say it, on that runtime; NULL: there is no such thing there. */
 bool oom_dialect_rests_on(const char *dialect, const char *base);   /* itself included */
+/* Of the program that ran. */
+bool oom_dialect_is(const struct oom_crash *c, enum oom_dialect_trait trait);
+const char *oom_whole_share(const struct oom_crash *c);
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever);
 
 #endif

@@ -252,12 +252,7 @@ static bool fills(const struct oom_crash *c)
 /* Weights and cache lie outside of PyTorch's allocator: a few MiB of it are all that PyTorch has. */
 static bool has_engine(const struct oom_crash *c)
 {
-	static const char *const engines[] = {"trtllm", "triton-server", "onnxruntime", "tensorrt"};
-
-	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
-		if (oom_dialect_rests_on(oom_program_of(c)->dialect, engines[i]))
-			return c->known[OOM_CRASH_ALLOCATED] && c->bytes[OOM_CRASH_ALLOCATED] < (uint64_t)1 << 30;
-	return false;
+	return oom_dialect_is(c, OOM_DIALECT_ENGINE) && c->known[OOM_CRASH_ALLOCATED] && c->bytes[OOM_CRASH_ALLOCATED] < (uint64_t)1 << 30;
 }
 
 void oom_causes_of_card(struct oom_crash *c)

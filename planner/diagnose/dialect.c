@@ -36,6 +36,21 @@ bool oom_dialect_rests_on(const char *dialect, const char *base)
 	return false;
 }
 
+bool oom_dialect_is(const struct oom_crash *c, enum oom_dialect_trait trait)
+{
+	for (const struct oom_dialect *d = find(oom_program_of(c)->dialect); d; d = d->base ? find(d->base) : NULL)
+		if (d->traits & trait)
+			return true;
+	return false;
+}
+
+const char *oom_whole_share(const struct oom_crash *c)
+{
+	const struct oom_dialect *d = find(oom_program_of(c)->dialect);
+
+	return d ? d->whole_share : NULL;
+}
+
 /* Through a dialect and its bases, but not their common one; NULL: none of them speaks of it. */
 static const char *own_words(const char *dialect, enum oom_lever lever)
 {

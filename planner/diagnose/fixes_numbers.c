@@ -127,16 +127,18 @@ static void beside_others(const struct oom_crash *c, enum oom_cause cause, struc
 {
 	const double total = (double)c->bytes[OOM_CRASH_TOTAL];
 	bool listed;
-	const double away = (double)oom_card_outside(c, &listed), rest = total > 0 ? (total - away) / total : 0, told = oom_told(c, "gpu_memory_utilization");
+	const double away = (double)oom_card_outside(c, &listed), rest = total > 0 ? (total - away) / total : 0;
+	const char *const share = oom_whole_share(c);
+	const double told = share ? oom_told(c, share) : 0;
 	char own[160];
 
-	if (cause != OOM_CAUSE_OTHER_PROCESS || !oom_crash_of_card(c) || strcmp(oom_program_of(c)->dialect, "vllm") != 0 || rest < 0.1 || rest > 0.9 || (told > 0 && told < rest) ||
+	if (!share || cause != OOM_CAUSE_OTHER_PROCESS || !oom_crash_of_card(c) || rest < 0.1 || rest > 0.9 || (told > 0 && told < rest) ||
 	    /* there is no cache yet that a smaller share would make smaller */
 	    c->phase == OOM_CRASH_LOAD)
 		return;
 	oom_fix_lever(c, a, "", OOM_LEVER_OTHERS);
 	/* and a hundredth or two for what is no tensor */
-	snprintf(own, sizeof(own), "gpu_memory_utilization %.2f or less: others hold %.2f of %.2f GiB, and the share is one of the whole card", (double)(int)(100 * rest - 2) / 100, away / GIB, total / GIB);
+	snprintf(own, sizeof(own), "%s %.2f or less: others hold %.2f of %.2f GiB, and the share is one of the whole card", share, (double)(int)(100 * rest - 2) / 100, away / GIB, total / GIB);
 	oom_fix_add(a, "", own);
 }
 

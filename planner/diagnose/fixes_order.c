@@ -236,7 +236,7 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 		return oom_format_of(c)->first;
 	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_INFERENCE && oom_host_computed(c))
 		return of_host_inputs;
-	if (cause == OOM_CAUSE_KV_CACHE && !strcmp(c->format, "vllm-kv-budget") && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))
+	if (cause == OOM_CAUSE_KV_CACHE && oom_format_is(c, OOM_FORMAT_BUDGET) && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))
 		return of_no_blocks;
 	/* in its model, not where outputs are joined */
 	if (cause == OOM_CAUSE_EVAL_LOGITS && c->cause[0].confidence < 0.8)
@@ -262,7 +262,7 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 	if (work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && c->trains && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_of(c, OOM_LEVER_SHARD))
 		return of_training_loads;
 	/* a card that weights alone have filled holds no second copy of them */
-	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && !c->trains && !strcmp(p->dialect, "transformers") && p->activity == OOM_ACTIVITY_LIBRARY &&
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && !c->trains && p->activity == OOM_ACTIVITY_LIBRARY && oom_lever_own(c, OOM_LEVER_QUANT) &&
 	    oom_mostly_own(c) && !(c->set & OOM_SET(OOM_LEVER_QUANT)))
 		return of_own_weights;
 	/* XLA compiles a whole step */
@@ -306,7 +306,7 @@ static const enum oom_lever *of_run(const struct oom_crash *c, enum oom_crash_wo
 {
 	const bool compiled = oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE);
 
-	if (work == OOM_WORK_INFERENCE && oom_dialect_rests_on(oom_program_of(c)->dialect, "quantisers"))
+	if (work == OOM_WORK_INFERENCE && oom_dialect_is(c, OOM_DIALECT_QUANTISES))
 		return of_calibrations;
 	if (oom_lever_own(c, OOM_LEVER_TILE) && !compiled)
 		return c->phase == OOM_CRASH_INFERENCE && draws_many(c) ? of_many_pictures : of_pictures;

@@ -227,7 +227,7 @@ void oom_phase_of_weights(struct oom_crash *c, const char *begin, const char *en
 {
 	/* what quantises has loaded its model */
 	if ((c->phase == OOM_CRASH_UNKNOWN || (c->phase == OOM_CRASH_LOAD && c->phase_confidence <= 0.65)) && !c->traceback && !strstr(c->phase_evidence, "from_pretrained") &&
-	    oom_dialect_rests_on(oom_program_of(c)->dialect, "quantisers") &&
+	    oom_dialect_is(c, OOM_DIALECT_QUANTISES) &&
 	    (oom_text_find(begin, end, "uantizing") || oom_text_find(begin, end, "uantization") || oom_text_find(begin, end, "alibration")))
 		oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.5, "a model is being quantised");
 	if (c->phase == OOM_CRASH_INFERENCE && c->phase_confidence <= 0.6 && !c->traceback && oom_weights_too_large(c, OOM_WORK_INFERENCE))

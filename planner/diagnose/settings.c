@@ -355,7 +355,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	c->notebook = oom_text_find(begin, end, "Cell In[") || oom_text_find(begin, end, "<ipython-input") || oom_text_find(begin, end, "/tmp/ipykernel_") ||
 		      oom_text_find(begin, end, "Input \x1b[") || oom_text_find(begin, end, "Input In [");
 	/* what it makes, not what it was given */
-	if (oom_dialect_rests_on(oom_program_of(c)->dialect, "quantisers"))
+	if (oom_dialect_is(c, OOM_DIALECT_QUANTISES))
 		c->set &= ~OOM_SET(OOM_LEVER_QUANT);
 	/* TensorFlow printed a shape that begins with one image */
 	if (c->first_dimension == 1 && oom_runtime_is(c, OOM_RUNTIME_GRAPH))

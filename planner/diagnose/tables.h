@@ -45,6 +45,8 @@ enum oom_format_trait {
 	OOM_FORMAT_NO_AMP = 1u << 17,
 	/* raised by a handler of signals: the frames are where the program happened to be, nothing that led to it */
 	OOM_FORMAT_ANYWHERE = 1u << 18,
+	/* a server's budget leaves nothing for its cache */
+	OOM_FORMAT_BUDGET = 1u << 19,
 };
 enum { OOM_FORMAT_LEVERS = 4 };
 struct oom_format {
