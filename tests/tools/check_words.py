@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROW = re.compile(r'\{"([^"]+)", (?:"([^"]*)"|NULL), "([^"]*)", "([^"]*)",\n\t \{(.*?)\}\},', re.S)
+ROW = re.compile(r'\{"([^"]+)", (?:"([^"]*)"|NULL), "([^"]*)", "([^"]*)",\n\t \.say = \{(.*?)\}(?:, \.\w+ = [^}]*)?\},', re.S)
 WORD = re.compile(r'L\((\w+)\) = ((?:"(?:[^"\\]|\\.)*"\s*)+)')
 # options and calls: long options, names with underscores, environment variables
 TOKEN = re.compile(r'--[a-z][a-z0-9-_]+|[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+|[A-Z]{2,}_[A-Z_]+')
