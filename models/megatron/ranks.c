@@ -48,7 +48,7 @@ static void schedule_of(const struct oom_mg_rank *k, struct oom_schedule *s)
 	uint64_t sum[OOM_MG_ROW_KINDS] = {0};
 
 	memset(s, 0, sizeof(*s));
-	s->ranks = (struct oom_ranks){1, 1};
+	s->ranks = (struct oom_ranks){.n = 1, .pad = 1};
 	s->chain.whole = true;
 	for (size_t i = 0; i < k->n_rows; i++)
 		sum[k->row[i].kind] += k->row[i].bytes;

@@ -311,6 +311,12 @@ static void micro_batch(struct reader *r, int step, bool again)
 	note(r, bwd);
 }
 
+static void give_up_grads(struct reader *r)
+{
+	r->now = r->held;
+	memset(r->cats, 0, sizeof(r->cats));
+}
+
 static void training_step(struct reader *r, int step)
 {
 	const enum oom_phase bwd = (enum oom_phase)(OOM_PHASE_BWD1 + 3 * step),
@@ -322,15 +328,15 @@ static void training_step(struct reader *r, int step)
 		micro_batch(r, step, true);
 	go(r, OOM_AT_STEP);
 	r->out->end[bwd] = bytes_of(r->now);
+	if (r->s->grads_leave)
+		give_up_grads(r);
 	come(r, OOM_AT_STEP);
 	temps[OOM_CAT_TEMP] = (int64_t)r->s->temps[step];
 	note_pass(r, opt, r->now + temps[OOM_CAT_TEMP], temps, "optimizer step", "");
 	go(r, OOM_AT_STEP_END);
 	r->out->end[opt] = bytes_of(r->s->grads_linger || r->s->grads_stay ? r->now : r->held);
-	if (r->s->grads_stay)
-		return;
-	r->now = r->held;                   /* gradients are given up */
-	memset(r->cats, 0, sizeof(r->cats));
+	if (!r->s->grads_stay)
+		give_up_grads(r);
 }
 
 void oom_read_phases(const struct oom_schedule *s, const struct oom_variant *v,

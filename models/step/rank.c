@@ -5,6 +5,7 @@
 #include "step/engines.h"
 #include "step/objectives.h"
 #include "step/pass.h"
+#include "step/passes/sharing.h"
 #include "tape/round.h"
 
 /* The batch as it lies on the GPU: ids, labels and mask, or pixels and labels. */
@@ -115,15 +116,23 @@ static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t 
 	g->shards.uneven = even > 0 ? padded / even : 1;
 }
 
+/* Whether weights are stored in 16 bit, most of them at least. */
+static bool half_weights(const struct program *g)
+{
+	return g->param_bytes < 3 * g->total;
+}
+
 /* Ranks that divide the states: HYBRID_SHARD shards within a node and copies between nodes. */
 struct oom_ranks oom_ranks_of(struct program *g, const struct oom_plan *p)
 {
-	struct oom_ranks r = {(uint64_t)(p->hybrid_shard ? p->gpus / p->nodes : p->gpus), 1};
+	struct oom_ranks r = {.n = (uint64_t)(p->hybrid_shard ? p->gpus / p->nodes : p->gpus), .pad = 1};
 
 	if (p->zero_stage >= 2)
 		uneven_shards(g, p, g->tape.arch->d_model);
 	if (oom_engine_of(p)->gathers_apart && p->zero_stage && g->shards.uneven > 1)
 		r.pad = g->shards.uneven;
+	if (oom_engine_of(p)->partitions && p->zero_stage)
+		r.bucket = oom_reduce_bucket(p, g->tape.arch->d_model, half_weights(g));
 	return r;
 }
 
@@ -202,7 +211,7 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				    .layer = g->layer,
 				    .largest = g->largest,
 				    .small = g->shards.small,
-				    .half = g->param_bytes < 3 * g->total,
+				    .half = half_weights(g),
 				    .state = oom_state_sums(g, p->optimizer, false),
 				    /* asked for where states are divided */
 				    .master_state = oom_state_sums(g, p->optimizer,

@@ -286,6 +286,8 @@ static void training_step(struct playing *g)
 		micro_batch(g, again);
 	}
 	oom_playing_go(g, OOM_AT_STEP);
+	if (g->s->grads_leave)
+		give_up_grads(g);
 	oom_playing_come(g, OOM_AT_STEP);
 	update(g);
 	move_mean(g);

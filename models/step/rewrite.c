@@ -99,12 +99,22 @@ static void mark(struct oom_rewrite *w, const struct oom_hooks *h, int32_t ev)
 		h->unit_begin(w, u);
 }
 
-/* How many events there are from here on that no hook is called at. */
-static size_t plain(const struct oom_stream *s, size_t from, unsigned hooked)
+/* Where the stream's layers begin. */
+static size_t first_layer(const struct oom_stream *s)
+{
+	size_t k = 0;
+
+	while (k < s->n && s->ev[k] >= 0)
+		k++;
+	return k;
+}
+
+/* How many events there are from here to `until` that no hook is called at. */
+static size_t plain(const struct oom_stream *s, size_t from, size_t until, unsigned hooked)
 {
 	size_t k = from;
 
-	while (k < s->n && (s->ev[k] >= 0 ? !(hooked >> (s->ev[k] & 3) & 1) : !oom_ev_is_unit(s->ev[k])))
+	while (k < s->n && k != until && (s->ev[k] >= 0 ? !(hooked >> (s->ev[k] & 3) & 1) : !oom_ev_is_unit(s->ev[k])))
 		k++;
 	return k - from;
 }
@@ -113,12 +123,13 @@ static void copy_stream(struct oom_rewrite *w, const struct oom_hooks *h, const 
 {
 	const unsigned hooked = (h->grad ? 1u << OOM_EV_GRAD : 0) | (h->freed ? 1u << OOM_EV_FREE : 0);
 	struct oom_stream *to = &w->to->streams[w->stream];
+	size_t layers = h->layers ? first_layer(s) : SIZE_MAX;
 
 	/* most of what comes is a copy */
 	if (!stream_room(w, s->n + s->n / 8))
 		return;
 	for (size_t k = 0; k < s->n && !w->status; k++) {
-		const size_t n = plain(s, k, hooked);
+		const size_t n = plain(s, k, layers, hooked);
 		const int32_t ev = k + n < s->n ? s->ev[k + n] : 0;
 
 		if (n && stream_room(w, n)) {
@@ -126,6 +137,12 @@ static void copy_stream(struct oom_rewrite *w, const struct oom_hooks *h, const 
 			to->n += n;
 		}
 		k += n;
+		if (k == layers) {
+			h->layers(w);
+			layers = SIZE_MAX;
+			k--;
+			continue;
+		}
 		if (k == s->n || w->status)
 			break;
 		if (oom_ev_is_unit(ev))

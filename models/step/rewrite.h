@@ -15,6 +15,8 @@ struct oom_hooks {
 	/* before a stream's first event, and after its last */
 	void (*begin)(struct oom_rewrite *w);
 	void (*end)(struct oom_rewrite *w);
+	/* before a stream's first layer, of however many equal ones */
+	void (*layers)(struct oom_rewrite *w);
 	/* where a layer begins or ends; unit counts from 0 */
 	void (*unit_begin)(struct oom_rewrite *w, size_t unit);
 	void (*unit_end)(struct oom_rewrite *w, size_t unit);

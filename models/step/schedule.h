@@ -101,6 +101,8 @@ struct oom_schedule {
 	bool accumulates;               /* later micro-batches find gradients of the first */
 	/* gradients outlive the step as zeros, to which the next backward pass adds */
 	bool grads_stay;
+	/* they are given up before the optimizer's step, which has the rank's part of them */
+	bool grads_leave;
 	/* what zero_grad releases is freed only when the next forward pass begins */
 	bool grads_linger;
 	/* the memory of gathered parameters is reused only after the next ones were gathered */

@@ -146,7 +146,7 @@ enum oom_status oom_variant_for(struct oom_evaluator *ev, struct program *g,
 static bool same_batch(const struct oom_batch *a, const struct oom_batch *b)
 {
 	return a->b == b->b && a->s == b->s && a->t == b->t && a->ranks.n == b->ranks.n &&
-	       a->ranks.pad == b->ranks.pad;
+	       a->ranks.pad == b->ranks.pad && a->ranks.bucket == b->ranks.bucket;
 }
 
 enum oom_status oom_variant_spans(struct oom_evaluator *ev, struct oom_variant *v,
@@ -235,7 +235,8 @@ enum oom_status oom_variant_floor(struct oom_evaluator *ev, struct oom_variant *
 
 	*floor = v->floor;
 	/* without rows of its own a variant sends nothing */
-	if (t != v->own || !t->cap_rows || (v->floor_of.n == ranks.n && v->floor_of.pad == ranks.pad))
+	if (t != v->own || !t->cap_rows || (v->floor_of.n == ranks.n && v->floor_of.pad == ranks.pad &&
+					   v->floor_of.bucket == ranks.bucket))
 		return OOM_OK;
 	if (!oom_room((void **)&ev->comm, &ev->cap_comm, 1024, t->n_rows, sizeof(*ev->comm)))
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");

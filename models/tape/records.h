@@ -26,15 +26,19 @@ enum oom_cat {
 	OOM_CATS
 };
 
-/* How much of a row one rank holds: all of it, its part of what the ranks divide between them, or
- * all of it with the padding that equal parts need. */
-enum oom_share { OOM_SHARE_WHOLE, OOM_SHARE_PART, OOM_SHARE_PADDED };
+/* How much of a row one rank holds: all of it, its part of what the ranks divide between them,
+ * all of it with the padding that equal parts need, or as much as the plan gives a bucket, whatever the row's
+ * own size. */
+enum oom_share { OOM_SHARE_WHOLE, OOM_SHARE_PART, OOM_SHARE_PADDED, OOM_SHARE_BUCKET };
 struct oom_ranks {
 	uint64_t n;             /* that divide the model's states, at least 1 */
 	double pad;             /* what equal parts hold together over what there is, at least 1 */
+	uint64_t bucket;        /* bytes of the bucket in which gradients are reduced */
 };
 static inline uint64_t oom_shared_bytes(uint64_t bytes, enum oom_share how, struct oom_ranks r)
 {
+	if (how == OOM_SHARE_BUCKET)
+		return r.bucket;
 	if (how == OOM_SHARE_WHOLE || (how == OOM_SHARE_PADDED && r.pad <= 1))
 		return bytes;
 	if (how == OOM_SHARE_PADDED)

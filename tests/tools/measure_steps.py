@@ -48,7 +48,8 @@ if "--no-peft" not in sys.argv:
 
 DEV = "cpu" if os.environ.get("MEASURE_STUB") else "cuda"
 MORE = dict(engine="none", ranks=1, orig=True, compile=False, liger=False, timed=0, wrap="layers", bucket_view=False,
-            expandable=False, trace=False)
+            expandable=False, trace=False, prefetch="pre", sharding="full", offload=False, reduce="amp",
+            qstorage=None, gather_limit=True)
 
 
 def used():
@@ -72,9 +73,12 @@ class Backend(mm.CudaBackend):
     def _quant(bnb, lin, spec):                          # as measure_memory.py's, but without the way over the host
         new = bnb.nn.Linear4bit(lin.in_features, lin.out_features, bias=lin.bias is not None,
                                 compute_dtype=torch.bfloat16, compress_statistics=spec["double_quant"],
-                                quant_type="nf4", device="meta")
+                                quant_type="nf4", device="meta",
+                                **(dict(quant_storage=torch.bfloat16) if spec["qstorage"] else {}))
         new.weight = bnb.nn.Params4bit(torch.randn_like(lin.weight, device="cuda").mul_(0.02), requires_grad=False,
-                                       quant_type="nf4", compress_statistics=spec["double_quant"]).to("cuda")
+                                       quant_type="nf4", compress_statistics=spec["double_quant"],
+                                               **(dict(quant_storage=torch.bfloat16) if spec["qstorage"] else {})).to("cuda")
+        new.quant_state = new.weight.quant_state         # what FSDP makes of the weight has none: bitsandbytes looks here
         new.bias = lin.bias
         return new
 
@@ -116,9 +120,16 @@ def wrap(spec, model):
             from peft.utils.other import fsdp_auto_wrap_policy
             os.environ["FSDP_TRANSFORMER_CLS_TO_WRAP"] = ",".join(c.__name__ for c in blocks)
             policy = fsdp_auto_wrap_policy(model)
-        mp = MixedPrecision(param_dtype=amp, reduce_dtype=amp, buffer_dtype=amp) if amp else None
+        from torch.distributed.fsdp import BackwardPrefetch, CPUOffload, ShardingStrategy
+        red = torch.float32 if spec["reduce"] == "fp32" else amp
+        mp = MixedPrecision(param_dtype=amp, reduce_dtype=red, buffer_dtype=amp) if amp else None
         model = FSDP(model, auto_wrap_policy=policy, mixed_precision=mp, device_id=0 if DEV == "cuda" else None,
-                     use_orig_params=spec["orig"], limit_all_gathers=True)
+                     use_orig_params=spec["orig"], limit_all_gathers=spec["gather_limit"],
+                     backward_prefetch=dict(pre=BackwardPrefetch.BACKWARD_PRE, post=BackwardPrefetch.BACKWARD_POST,
+                                            none=None)[spec["prefetch"]],
+                     sharding_strategy=ShardingStrategy.FULL_SHARD if spec["sharding"] == "full"
+                     else ShardingStrategy.SHARD_GRAD_OP,
+                     cpu_offload=CPUOffload(offload_params=True) if spec["offload"] else None)
         if amp:                                          # accelerate: flat parameters that train are kept in fp32
             for m in FSDP.fsdp_modules(model):
                 if m._has_params:
@@ -131,7 +142,12 @@ def wrap(spec, model):
         from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy
         from torch.distributed.device_mesh import init_device_mesh
         mesh = init_device_mesh(DEV, (spec["ranks"],))
-        mp = MixedPrecisionPolicy(param_dtype=amp, reduce_dtype=amp) if amp else MixedPrecisionPolicy()
+        red = torch.float32 if spec["reduce"] == "fp32" else amp
+        mp = MixedPrecisionPolicy(param_dtype=amp, reduce_dtype=red) if amp else MixedPrecisionPolicy()
+        more = dict(reshard_after_forward=False) if spec["sharding"] == "grad_op" else {}
+        if spec["offload"]:
+            from torch.distributed.fsdp import CPUOffloadPolicy
+            more["offload_policy"] = CPUOffloadPolicy()
         if amp:
             for p in model.parameters():
                 if p.requires_grad and p.dtype != torch.float32:
@@ -139,21 +155,25 @@ def wrap(spec, model):
             del p
         for m in list(model.modules())[::-1]:
             if type(m) in blocks:
-                fully_shard(m, mesh=mesh, mp_policy=mp)
-        fully_shard(model, mesh=mesh, mp_policy=mp)
+                fully_shard(m, mesh=mesh, mp_policy=mp, **more)
+        fully_shard(model, mesh=mesh, mp_policy=mp, **more)
         return model
     raise ValueError(e)
 
 
 def deepspeed(spec, model):
-    os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1",
-                      MASTER_PORT=str(20000 + os.getpid() % 20000))
+    os.environ.update(RANK="0", WORLD_SIZE=str(spec["ranks"]), LOCAL_RANK="0", MASTER_ADDR="127.0.0.1",
+                      MASTER_PORT=str(20000 + os.getpid() % 20000), DS_ACCELERATOR=DEV)
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=spec["ranks"])
     import deepspeed as ds
-    ds.init_distributed(dist_backend="nccl" if DEV == "cuda" else "gloo")
+    ds.init_distributed(dist_backend="fake", dist_init_required=False)
     amp = spec["precision"] in ("amp-bf16", "bf16-amp", "bf16")
     conf = dict(train_micro_batch_size_per_gpu=spec["micro_batch"], gradient_accumulation_steps=1,
                 bf16=dict(enabled=amp), zero_optimization=dict(stage=int(spec["engine"][-1])),
-                zero_allow_untested_optimizer=True, gradient_clipping=1.0)
+                zero_allow_untested_optimizer=True, zero_force_ds_cpu_optimizer=False,
+                gradient_clipping=1.0)
     conf["zero_optimization"].update(spec.get("zero") or {})
     opt = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4,
                             fused=spec["optimizer"] == "adamw-fused")
@@ -196,6 +216,8 @@ def run(spec):
     row["reserved_load"] = torch.cuda.max_memory_reserved()
     gc.disable()
     if spec["trace"]:
+        row["segments"] = [[g["address"], g["total_size"], g["stream"], [[b["size"], b["state"]] for b in g["blocks"]]]
+                           for g in torch.cuda.memory._snapshot()["segments"]]
         torch.cuda.memory._record_memory_history(context=None, max_entries=1000000)
 
     def forward():

@@ -111,7 +111,8 @@ static void assert_close_to(uint64_t got, double want, double slack)
 
 /* data_types.grad_accum_dtype fp32 over 16-bit weights, of GPT-2's 124,439,808 elements on four ranks, by
  * hand from deepspeed/runtime: in stage 1 bf16_optimizer.py's flat buffer of 4 bytes per element, whole and
- * for good, of which the step's gradient is a view (without it: a cast of a quarter); in fp16
+ * for good, of which the step's gradient is a view (without it: a cast of a quarter), beside 16-bit gradients that
+ * wait for zero_grad (without it they are reduced and gone when the step begins: 2 bytes); in fp16
  * param.grad_accum in 4 bytes for .grad's 2; in stage 2 nothing more; in stage 3 a part of 4 bytes for 2,
  * and in the backward what a bucket was reduced to, cast (5e8 elements: all of the rank's part). */
 static void test_fp32_grad_accum(void **state)
@@ -130,7 +131,7 @@ static void test_fp32_grad_accum(void **state)
 	a = eval_of("GPT-2", &p);
 	b = eval_of("GPT-2", &wide);
 	assert_close_to(b.end[OOM_PHASE_OPT2] - a.end[OOM_PHASE_OPT2], 4.0 * N, SLACK);
-	assert_close_to(b.peak[OOM_PHASE_OPT2] - a.peak[OOM_PHASE_OPT2], 3.0 * N, SLACK);
+	assert_close_to(b.peak[OOM_PHASE_OPT2] - a.peak[OOM_PHASE_OPT2], 5.0 * N, SLACK);
 	assert_close_to(b.peak[OOM_PHASE_BWD2] - a.peak[OOM_PHASE_BWD2], 4.0 * N, SLACK);
 
 	p.precision = wide.precision = OOM_FP16;

@@ -31,6 +31,24 @@ static const struct limit {
 	{"FSDP1", OOM_MEASURE_ALLOCATED, 14, 0.0005, 0.01},
 	{"FSDP1", OOM_MEASURE_RESERVED, 10, 0.07, 0.12},
 	{"compiled", OOM_MEASURE_ALLOCATED, 3, 0.03, 0.03},
+	{NULL, OOM_MEASURE_ALLOCATED, 0, 0, 0},
+};
+
+/* data/h100_sharded.csv: measured on the same machine a session later, DeepSpeed 0.19.6 (its configuration read by a
+ * stand-in for pydantic) and FSDP as rank 0 of a process group that sends nothing, torch's AdamW as DeepSpeed's client
+ * optimizer (foreach off, hence adamw-loop).  Known to be off: reserved bytes of ZeRO-3 with checkpoints, up to a fifth
+ * too low, and of GPT-2 under ZeRO-2, 15 % too high. */
+static const struct limit limits_sharded[] = {
+	{"ZeRO-1", OOM_MEASURE_ALLOCATED, 1, 0.0002, 0.0002},
+	{"ZeRO-1", OOM_MEASURE_RESERVED, 1, 0.001, 0.001},
+	{"ZeRO-2", OOM_MEASURE_ALLOCATED, 7, 0.0002, 0.001},
+	{"ZeRO-2", OOM_MEASURE_RESERVED, 7, 0.004, 0.16},
+	{"ZeRO-3", OOM_MEASURE_ALLOCATED, 8, 0.001, 0.003},
+	{"ZeRO-3", OOM_MEASURE_RESERVED, 8, 0.04, 0.22},
+	{"FSDP1", OOM_MEASURE_ALLOCATED, 3, 0.0005, 0.0005},
+	{"FSDP2", OOM_MEASURE_ALLOCATED, 3, 0.0005, 0.008},
+	{"FSDP2", OOM_MEASURE_RESERVED, 3, 0.01, 0.02},
+	{NULL, OOM_MEASURE_ALLOCATED, 0, 0, 0},
 };
 
 static const struct oom_run_error *of(const struct oom_runs_report *r, const struct limit *l)
@@ -42,26 +60,32 @@ static const struct oom_run_error *of(const struct oom_runs_report *r, const str
 	return NULL;
 }
 
-static void measured_on_an_h100(void **state)
+static void within(const char *path, const struct limit *l)
 {
 	struct oom_runs_report report;
 	struct oom_error err = {{0}};
 	FILE *out = fopen("/dev/null", "w");
 
-	(void)state;
 	assert_non_null(out);
-	if (oom_runs_price(OOM_SOURCE_ROOT "/data/h100.csv", NULL, out, &report, &err))
+	if (oom_runs_price(path, NULL, out, &report, &err))
 		fail_msg("%s", err.text);
 	fclose(out);
 	assert_int_equal(report.failed, 0);
 	assert_string_equal(report.unknown_columns, "");
-	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-		const struct oom_run_error *e = of(&report, &limits[i]);
+	for (; l->group; l++) {
+		const struct oom_run_error *e = of(&report, l);
 
-		assert_int_equal(e->n, limits[i].n);
-		if (e->median > limits[i].median || e->p95 > limits[i].p95)
+		assert_int_equal(e->n, l->n);
+		if (e->median > l->median || e->p95 > l->p95)
 			fail_msg("%s: median %.5f, p95 %.5f", e->group, e->median, e->p95);
 	}
+}
+
+static void measured_on_an_h100(void **state)
+{
+	(void)state;
+	within(OOM_SOURCE_ROOT "/data/h100.csv", limits);
+	within(OOM_SOURCE_ROOT "/data/h100_sharded.csv", limits_sharded);
 }
 
 int main(void)

@@ -116,7 +116,7 @@ static bool freed(struct oom_rewrite *w, int32_t row)
 
 static void places_in_their_order(void **state)
 {
-	static const struct oom_hooks all = {begin, end, unit_begin, unit_end, grad, freed};
+	static const struct oom_hooks all = {begin, end, NULL, unit_begin, unit_end, grad, freed};
 	char want[600];
 
 	(void)state;

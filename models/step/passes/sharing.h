@@ -20,6 +20,13 @@ void oom_grad_waits(struct oom_rewrite *w, int32_t row);
 /* Frees the gradients that wait and belong to the layer (0: all that wait). */
 void oom_free_waiting(struct oom_rewrite *w, uint32_t unit);
 
+/* Bytes of the bucket in which DeepSpeed reduces gradients: reduce_bucket_size elements, whole whatever the model's size;
+ * transformers/integrations/deepspeed.py trainer_config_finalize makes the square of the hidden size of "auto". */
+static inline uint64_t oom_reduce_bucket(const struct oom_plan *p, uint64_t hidden, bool half)
+{
+	return (half ? 2 : 4) * (p->reduce_bucket == OOM_COUNT_AUTO ? hidden * hidden : (uint64_t)p->reduce_bucket);
+}
+
 /* Bytes of one rank's part. */
 static inline uint64_t oom_part_of(uint64_t bytes, struct oom_ranks r)
 {

@@ -2,9 +2,11 @@
  * by the data-parallel degree (Rajbhandari et al., arXiv:1910.02054, section 5).
  *
  * stage_1_and_2.py and stage3.py keep an fp32 master copy (single_partition_of_fp32_groups,
- * fp32_partitioned_groups_flat) and optimizer state over it; initialize_optimizer_states makes both
- * at start-up, and the step casts the rank's gradients to fp32 (one sub-group at a time in stage
- * 3).
+ * fp32_partitioned_groups_flat) and optimizer state over it, which is there from start-up before DeepSpeed 0.14
+ * (initialize_optimizer_states stepped once) and since then from the first step on: the difference is one of the
+ * first step alone, and is left out.  The step casts the rank's gradients to fp32 (one sub-group at a time in stage
+ * 3), and what the optimizer itself takes comes beside them: torch's AdamW one more flat tensor, its loop two, a
+ * fused kernel none.
  *
  * With grad_accum_dtype fp32, stage 2 takes no more: it adds up the parameters' own .grad, in the weights'
  * type (stage_1_and_2.py get_all_grad_tensors; use_grad_accum_attribute is off where gradients are
@@ -38,8 +40,8 @@ static bool each_fp32(const struct oom_plan *p)
 /* ---- stage 2: a gradient is added to its part and freed as soon as it is whole ---- */
 
 struct own {
-	int32_t shard;
-	bool made;
+	int32_t shard, bucket;
+	bool made, came;
 };
 
 static int32_t shard_of(struct oom_rewrite *w, size_t unit)
@@ -77,10 +79,21 @@ static void shard_stays(struct oom_rewrite *w, size_t unit)
 		oom_rewrite_event(w, shard_of(w, unit), OOM_EV_GRAD);
 }
 
-static void begin(struct oom_rewrite *w)
+/* The bucket of stages 1 and 2, and what belongs to no layer, come with the first gradient (stage_1_and_2.py
+ * setup_buckets, called by process_gradients), after the loss has been through, and the bucket goes with the pass
+ * (independent_gradient_partition_epilogue).  Stage 3 has one from the start (holdings, below). */
+static void first_gradient(struct oom_rewrite *w)
 {
-	if (w->stream == OOM_STREAM_BWD)
-		shard_comes(w, 0);
+	struct own *o = w->own;
+
+	if (w->stream != OOM_STREAM_BWD || o->came)
+		return;
+	o->came = true;
+	o->bucket = w->plan->zero_stage < 3 ?
+			    oom_rewrite_row(w, "reduce bucket", 1, OOM_CAT_COMM, OOM_SHARE_BUCKET) :
+			    -1;
+	oom_rewrite_event(w, o->bucket, OOM_EV_ALLOC);
+	shard_comes(w, 0);
 }
 
 static void unit_begin(struct oom_rewrite *w, size_t unit)
@@ -97,38 +110,45 @@ static void unit_end(struct oom_rewrite *w, size_t unit)
 
 static void end(struct oom_rewrite *w)
 {
-	if (w->stream == OOM_STREAM_BWD)
-		shard_stays(w, 0);
+	if (w->stream != OOM_STREAM_BWD)
+		return;
+	first_gradient(w);
+	oom_rewrite_event(w, ((struct own *)w->own)->bucket, OOM_EV_FREE);
+	shard_stays(w, 0);
+}
+
+/* Stage 1 keeps them whole until all are there. */
+static bool stay_whole(const struct oom_plan *p)
+{
+	return p->zero_stage < 2 && !each_fp32(p);
 }
 
 static void leaves(struct oom_rewrite *w, int32_t row)
 {
-	oom_rewrite_event(w, row, OOM_EV_FREE);
+	first_gradient(w);
+	oom_rewrite_event(w, row, stay_whole(w->plan) ? OOM_EV_GRAD : OOM_EV_FREE);
 }
 
-static const struct oom_hooks hooks = {
-	.begin = begin, .end = end, .unit_begin = unit_begin, .unit_end = unit_end, .grad = leaves};
+static const struct oom_hooks hooks = {.layers = first_gradient, .end = end, .unit_begin = unit_begin,
+				       .unit_end = unit_end, .grad = leaves};
 
 /* ---- what stays between passes ---- */
 
-/* Parameters gathered at once in stage 3: those whose next use lies within the reuse distance stay
- * (at the turn from forward to backward: half of it), with the unit in use and the prefetch bucket;
- * stage3_max_live_parameters caps the sum, but only what is fetched ahead asks it: a module in use is
- * whole, however small the cap (runtime/zero/partitioned_param_coordinator.py fetch_sub_module,
- * release_sub_module).  Modules are taken for a layer, or for the largest weight, where that is larger. */
+/* Elements gathered at once in stage 3, from the second step on, whose order is known.  What is fetched ahead goes
+ * past what is there already, so that where the forward pass turns into the backward one it has run up to
+ * stage3_max_live_parameters, however small the bucket; a module in use is whole even above that (runtime/zero/
+ * partitioned_param_coordinator.py _fetch_sub_module_impl).  Without fetching ahead those stay whose next use lies
+ * within the reuse distance, which at the turn is half of it (__params_to_release).  Modules are taken for a layer,
+ * or for the largest weight, where that is larger. */
 static uint64_t live_params(const struct oom_schedule *s, const struct oom_plan *p)
 {
-	const uint64_t cap = (uint64_t)p->max_live_params,
-		       prefetch = p->prefetch_bucket == OOM_COUNT_AUTO ?
-					  s->in.hidden * s->in.hidden / 10 * 9 :
-					  (uint64_t)p->prefetch_bucket;
-
-	const uint64_t each = s->in.params / (s->in.total ? s->in.total : 1),
+	const uint64_t cap = (uint64_t)p->max_live_params, whole = s->in.total - oom_least(s->in.total, s->in.small),
+		       each = s->in.params / (s->in.total ? s->in.total : 1),
 		       largest = s->in.largest / (each ? each : 1),
 		       used = s->in.layer > largest ? s->in.layer : largest,
-		       capped = oom_least(cap, cap / 2 + s->in.layer + prefetch);
+		       most = p->prefetch_bucket ? cap : oom_least(cap, cap / 2 + s->in.layer);
 
-	return oom_least(s->in.total, capped > used ? capped : used);
+	return oom_least(whole, most > used ? most : used);
 }
 
 static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bucket, uint64_t w)
@@ -156,34 +176,38 @@ static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bu
 	s->hold[OOM_HOLD_GRADS].until = OOM_AT_NEVER;
 }
 
-/* "auto" is filled in by transformers/integrations/deepspeed.py trainer_config_finalize.
- *
- * contiguous_gradients: buckets of reduce_bucket_size elements, whole whatever the model's size,
- * two with overlap_comm (on by default in stage 3 only) (stage_1_and_2.py backward: ipg_buffer;
- * stage3.py __ipg_bucket_flat_buffer, one). */
+/* What the optimizer takes for itself over a flat group, which is one tensor to it. */
+static uint64_t of_optimizer(const struct oom_schedule *s, const struct oom_plan *p, uint64_t group, int step)
+{
+	const uint64_t each = s->in.half ? 2 : 4,
+		       over = oom_optimizer_at((size_t)p->optimizer)->lists ? s->in.trainable : s->in.largest / each;
+
+	return over ? (uint64_t)((double)s->in.master_state->temps[step] / (double)over * (double)group) : 0;
+}
+
+/* contiguous_gradients: a bucket of reduce_bucket_size elements, two with overlap_comm (on by default in stage 3 only)
+ * (stage_1_and_2.py setup_buckets; stage3.py __ipg_bucket_flat_buffer, one). */
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
 	const uint64_t part = oom_part_of(s->in.trainable, s->ranks), w = s->in.half ? 2 : 4,
-		       bucket = w * (p->reduce_bucket == OOM_COUNT_AUTO ?
-					     s->in.hidden * s->in.hidden :
-					     (uint64_t)p->reduce_bucket),
 		       group = p->zero_stage == 3 ? oom_least(part, (uint64_t)p->sub_group_size) :
 						    part;
 
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(s->in.master_state->rounded, s->ranks);
-	s->hold[OOM_HOLD_STATE].from = OOM_AT_START;
 	s->hold[OOM_HOLD_STATE].pieces = OOM_IN_ONE;    /* over flat partitions */
 	s->hold[OOM_HOLD_MASTER].bytes = 4 * part;
-	s->temps[0] = s->temps[1] = 4 * group;
-	if (flat_fp32(p)) {
+	for (int i = 0; i < 2; i++)     /* the step's gradient is a view of the buffer, where there is one */
+		s->temps[i] = (flat_fp32(p) ? 0 : 4 * group) + of_optimizer(s, p, group, i);
+	if (flat_fp32(p))
 		oom_add_holding(s, "fp32 gradients", OOM_BUCKET_GRADS, 4 * s->in.trainable, OOM_AT_START,
 				OOM_AT_NEVER);
-		s->temps[0] = s->temps[1] = 0;  /* the step's gradient is a view of the buffer */
-	}
+	/* reduced after the backward pass, which leaves the rank's part (stage_1_and_2.py _clear_param_grad_only) */
+	s->grads_leave = stay_whole(p) && !flat_fp32(p);
 	if (p->zero_stage == 3)
-		stage3(s, p, bucket, w);
-	else
-		oom_add_holding(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_BACKWARD, OOM_AT_STEP);
+		stage3(s, p, s->ranks.bucket, w);
+	else if (p->offload_optimizer != OOM_OFFLOAD_NONE)
+		/* a gradient on its way to the host (stage_1_and_2.py temp_grad_buffer_for_gpu_offload) */
+		oom_add_holding(s, "gradient on its way", OOM_BUCKET_COMM, s->in.largest, OOM_AT_START, OOM_AT_NEVER);
 }
 
 static bool applies(const struct oom_plan *p)
@@ -193,12 +217,9 @@ static bool applies(const struct oom_plan *p)
 
 static unsigned shape(const struct oom_plan *p)
 {
-	/* stage 1 keeps gradients whole */
-	if (each_fp32(p))
-		return 8;
-	return p->zero_stage < 2 ? 0 :
-				   1u | (p->zero_stage == 3) << 1 |
-					   (p->offload_optimizer != OOM_OFFLOAD_NONE) << 2;
+	if (p->zero_stage < 2)
+		return each_fp32(p) ? 8 : 16;
+	return 1u | (p->zero_stage == 3) << 1 | (p->offload_optimizer != OOM_OFFLOAD_NONE) << 2;
 }
 
 const struct oom_pass oom_pass_zero = {
