@@ -2,9 +2,9 @@
  * by the data-parallel degree (Rajbhandari et al., arXiv:1910.02054, section 5).
  *
  * stage_1_and_2.py and stage3.py keep an fp32 master copy (single_partition_of_fp32_groups,
- * fp32_partitioned_groups_flat) and optimizer state over it, which is there from start-up before DeepSpeed 0.14
- * (initialize_optimizer_states stepped once) and since then from the first step on: the difference is one of the
- * first step alone, and is left out.  The step casts the rank's gradients to fp32 (one sub-group at a time in stage
+ * fp32_partitioned_groups_flat) and optimizer state over it, which is there from the first step on (until
+ * deepspeedai/DeepSpeed#5104, of 2024, initialize_optimizer_states stepped once: a difference of the first step alone,
+ * which is left out).  The step casts the rank's gradients to fp32 (one sub-group at a time in stage
  * 3), and what the optimizer itself takes comes beside them: torch's AdamW one more flat tensor, its loop two, a
  * fused kernel none.
  *
