@@ -17,6 +17,7 @@
 static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 {
 	struct oom_param *p = &t->params[param];
+	bool another;           /* parameter's gradient lies in the same storage, of which both are views */
 
 	if (g.sto < 0)
 		return;
@@ -37,11 +38,13 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 		g = c;
 	}
 	p->grad = g.sto;
+	another = t->rows[g.sto].cat == OOM_CAT_GRAD;
 	t->rows[g.sto].cat = OOM_CAT_GRAD;
 	t->rows[g.sto].name = p->name;
 	t->rows[g.sto].scope = p->scope;
-	/* a tied weight's waits in the engine's buffer for the others */
-	if (p->got >= p->edges)
+	/* a tied weight's waits in the engine's buffer for the others; a storage is added up or given up once (DeiT's two
+	 * tokens in a batch of one: expand() and cat() hand slices of one gradient on) */
+	if (p->got >= p->edges && !another)
 		oom_tape_event(t, g.sto, OOM_EV_GRAD);
 }
 

@@ -174,6 +174,28 @@ static void adafactor_factors_positions(void **state)
 	assert_int_equal(e.opt_bytes, 4 * (factored + full + tensors));
 }
 
+/* In a batch of one expand() is a view, and the gradients of DeiT's two tokens are slices of one storage: it is given up
+ * once, and what a step leaves are the weights and the images (DeiT-B of four layers, 224 x 224 pixels). */
+static void one_storage_for_two_gradients(void **state)
+{
+	static const char deit[] = "{\"model_type\":\"deit\",\"num_hidden_layers\":4,\"architectures\":[\"DeiTModel\"]}";
+	struct oom_plan p = plan_of(1), again;
+	struct oom_eval e, twice;
+
+	(void)state;
+	p.precision = OOM_FP32;
+	p.optimizer = named("sgd");
+	e = must(deit, &p);
+	again = p;
+	again.grad_accum = 2;
+	twice = must(deit, &again);
+	assert_int_equal(twice.end[OOM_PHASE_BWD2], e.end[OOM_PHASE_BWD2]);
+	p.step_in_backward = 1;
+	e = must(deit, &p);
+	assert_true(e.end[OOM_PHASE_BWD2] >= e.end[OOM_PHASE_OPT2]);
+	assert_true(e.end[OOM_PHASE_OPT2] >= e.peak[OOM_PHASE_LOAD] + 3 * 224 * 224 * 4);
+}
+
 static void says_what_is_wrong(void **state)
 {
 	static const struct {
@@ -224,6 +246,7 @@ int main(void)
 		cmocka_unit_test(measured_peaks),
 		cmocka_unit_test(lora_on_the_head),
 		cmocka_unit_test(adafactor_factors_positions),
+		cmocka_unit_test(one_storage_for_two_gradients),
 		cmocka_unit_test(says_what_is_wrong),
 	};
 
