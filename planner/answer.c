@@ -127,7 +127,7 @@ static void evaluation(const struct asker *a, const struct oom_plan *p, struct o
 	if (p->eval_accumulation)
 		return;
 	out->eval.peak[OOM_PHASE_EVAL] = between.allocated_bytes;
-	out->eval.end[OOM_PHASE_EVAL] = between.allocated_bytes ? out->eval.end[OOM_PHASE_OPT2] : 0;
+	out->eval.end[OOM_PHASE_EVAL] = between.left_bytes;
 }
 
 void asker_judged(const struct asker *a, const struct oom_plan *p, const struct oom_eval *e,

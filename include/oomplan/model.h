@@ -253,6 +253,7 @@ OOM_API enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_mod
  * and optimizer states.  An estimate.  0 if the plan never evaluates or the evaluation cannot be priced. */
 struct oom_evaluation {
 	uint64_t allocated_bytes, used_bytes;
+	uint64_t left_bytes;            /* allocated before it and after it */
 };
 OOM_API struct oom_evaluation oom_evaluation_of(struct oom_evaluator *ev, const struct oom_model *model,
 						const struct oom_plan *plan);

@@ -89,6 +89,7 @@ struct oom_evaluation oom_evaluation_of(struct oom_evaluator *ev, const struct o
 			 e.end[OOM_PHASE_OPT2] - e.end[OOM_PHASE_LOAD] :
 			 0;
 	out.allocated_bytes = e.peak[OOM_PHASE_EVAL] + states;
+	out.left_bytes = e.end[OOM_PHASE_EVAL] + states;
 	out.used_bytes = e.used_bytes - e.reserved_bytes +
 			 (uint64_t)((double)out.allocated_bytes *
 				    ((double)e.reserved_bytes / (double)e.overall_peak));

@@ -237,7 +237,19 @@ static void price(struct sweep_worker *w, uint64_t capacity)
 	c->answer = c->asked;
 }
 
-void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
+/* The phase of an evaluation is that of its own batch, between steps, as estimate has it.  Where logits pile up it
+ * already is. */
+static void evaluation(struct sweep_worker *w)
+{
+	struct sweep_cell *c = &w->cell;
+
+	if (!c->ok || c->answer->eval_accumulation)
+		return;
+	c->eval.peak[OOM_PHASE_EVAL] = oom_evaluation_of(w->ev, c->model, c->answer).allocated_bytes;
+	w->near = false;                /* another question was asked */
+}
+
+static void price_cell(struct sweep_worker *w, const struct oom_sweep_options *o)
 {
 	struct sweep_cell *c = &w->cell;
 	const uint64_t capacity = c->gpu ? c->gpu->capacity_bytes : 0;
@@ -259,6 +271,13 @@ void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
 		return;
 	}
 	price(w, capacity);
+}
+
+void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
+{
+	price_cell(w, o);
+	if (w->s->evaluations)
+		evaluation(w);
 }
 
 bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s)

@@ -106,6 +106,7 @@ static void need(struct oom_sweep *s, const struct sweep_column *c)
 	const enum sweep_need n = need_of(c);
 
 	s->need = n > s->need ? n : s->need;
+	s->evaluations |= c->kind == COLUMN_RESULT && c->result == SWEEP_EVAL;
 }
 
 /* A knob that is not plain may follow from others, too. */
@@ -121,6 +122,7 @@ static int axis_of(const struct sweep_column *c)
 void sweep_resolve(struct oom_sweep *s, bool plan_each)
 {
 	s->need = SWEEP_PRICE;
+	s->evaluations = false;
 	for (size_t w = 0; w < s->n_where; w++)
 		need(s, &s->where[w].column);
 	for (size_t c = 0; c < s->n_columns; c++) {

@@ -73,6 +73,7 @@ struct oom_sweep {
 	struct sweep_where where[SWEEP_WHERE];
 	size_t n_where;
 	enum sweep_need need;
+	bool evaluations;               /* a column or a condition is about the evaluation between steps */
 	struct oom_gpus gpus;           /* the table */
 	struct oom_gpu *card;           /* those used */
 	size_t n_cards;

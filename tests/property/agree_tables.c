@@ -40,11 +40,17 @@ static char *table_of(const struct subject *s, const struct oom_plan *p, const c
 /* The row behind `line`, which moves on to it. */
 static enum finding row_says(const char **line, const struct oom_judged *truth, char *words, size_t size)
 {
-	unsigned long long used;
-	int fits;
+	unsigned long long used, evaluation;
+	int fits, n;
 
 	*line = strchr(*line, '\n');
-	if (*line && sscanf(++*line, "%d,%llu", &fits, &used) == 2)
+	n = *line ? sscanf(++*line, "%d,%llu,%llu", &fits, &used, &evaluation) : 0;
+	if (n == 3 && evaluation != truth->eval.peak[OOM_PHASE_EVAL]) {
+		snprintf(words, size, "sweep: an evaluation of %llu bytes, estimate %llu", evaluation,
+			 (unsigned long long)truth->eval.peak[OOM_PHASE_EVAL]);
+		return BROKEN;
+	}
+	if (n >= 2)
 		return agree_same("sweep", used, fits, truth, words, size);
 	snprintf(words, size, "sweep: %.300s", *line ? *line : "no row");
 	return BROKEN;
@@ -60,7 +66,8 @@ enum finding agree_swept(const struct subject *s, const struct question *q, char
 
 	if (!agree_estimate(s, &o, &truth))
 		return SILENT;
-	line = text = table_of(s, &o.plan, q->gpu->name, "fits,used_bytes", words, size);
+	line = text = table_of(s, &o.plan, q->gpu->name, q->luck % 2 ? "fits,used_bytes,eval_fwd_peak_bytes" : "fits,used_bytes",
+			       words, size);
 	found = text ? row_says(&line, &truth, words, size) : BROKEN;
 	free(text);
 	return found;

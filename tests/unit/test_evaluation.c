@@ -69,6 +69,7 @@ static void test_own_batch(void **state)
 	other = judged(&f);
 	assert_int_equal(j.eval.peak[OOM_PHASE_EVAL], other.eval.peak[OOM_PHASE_EVAL]);
 	assert_true(j.eval.peak[OOM_PHASE_BWD2] < other.eval.peak[OOM_PHASE_BWD2]);
+	assert_int_equal(j.eval.end[OOM_PHASE_EVAL], other.eval.end[OOM_PHASE_EVAL]);
 	alone = j.plan;
 	alone.micro_batch = 5;
 	assert_int_equal(oom_evaluate(f.ev, f.model, &alone, OOM_EVAL_FAST, &e, NULL), OOM_OK);
@@ -85,6 +86,24 @@ static void test_own_batch(void **state)
 	j = judged(&f);
 	assert_false(oom_phase_occurs(&j.eval, OOM_PHASE_EVAL));
 	assert_true(oom_phase_occurs(&other.eval, OOM_PHASE_EVAL));
+	close_question(&f);
+}
+
+/* It leaves what it found, which is of its own batch too: 64 images of a step are more than an evaluation of one takes
+ * altogether. */
+static void test_a_small_one(void **state)
+{
+	struct fixture f;
+	struct oom_judged j;
+
+	(void)state;
+	open_question(&f, "ViT-B-16", 24);
+	f.q.plan.micro_batch = 64;
+	f.q.plan.eval_batch = 1;
+	f.q.plan.lora_r = 1;
+	j = judged(&f);
+	assert_true(j.eval.end[OOM_PHASE_EVAL] <= j.eval.peak[OOM_PHASE_EVAL]);
+	assert_true(j.eval.end[OOM_PHASE_EVAL] < j.eval.end[OOM_PHASE_OPT2]);
 	close_question(&f);
 }
 
@@ -191,7 +210,8 @@ static void test_pile_of_resized_vocabulary(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_batch), cmocka_unit_test(test_pile_is_one_figure),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_batch),
+		cmocka_unit_test(test_a_small_one), cmocka_unit_test(test_pile_is_one_figure),
 					   cmocka_unit_test(test_pile_is_cured_by_its_batch),
 					   cmocka_unit_test(test_solved), cmocka_unit_test(test_pile_of_resized_vocabulary)};
 
