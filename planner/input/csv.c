@@ -18,6 +18,7 @@ struct reader {
 	char *header;
 	const char *names[MAX_CELLS], *cells[MAX_CELLS];
 	size_t n_names, line;
+	bool begun;                     /* the first bytes were looked at */
 	const char *file;
 	oom_csv_fn fn;
 	void *ctx;
@@ -36,6 +37,11 @@ static void on_cell(void *s, size_t len, void *ctx)
 					  "%s:%zu: a row longer than 1 MiB or wider than %d "
 					  "columns",
 					  r->file, r->line, MAX_CELLS);
+		return;
+	}
+	/* everything behind it would be cut off without a word */
+	if (len && memchr(s, 0, len)) {
+		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: a NUL byte in a cell", r->file, r->line);
 		return;
 	}
 	r->start[r->n++] = r->used;
@@ -99,9 +105,19 @@ static struct reader *reader_new(const char *name, oom_csv_fn fn, void *ctx, str
 	return r;
 }
 
+/* Excel's "Unicode text": every cell of it would be garbage. */
+static void look_at_first(struct reader *r, const char *s, size_t n)
+{
+	if (!r->begun && n >= 2 && (!memcmp(s, "\xff\xfe", 2) || !memcmp(s, "\xfe\xff", 2)))
+		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s:1: the file is in UTF-16: save it as UTF-8",
+					  r->file);
+	r->begun = true;
+}
+
 /* Feeds line by line, so that every callback knows its line. */
 static void feed(struct reader *r, struct csv_parser *p, const char *s, size_t n)
 {
+	look_at_first(r, s, n);
 	while (n && !r->status) {
 		const char *nl = memchr(s, '\n', n);
 		const size_t k = nl ? (size_t)(nl - s) + 1 : n;
