@@ -11,6 +11,19 @@
 #include "oomplan/rules.h"
 #include "run_versions.h"
 
+/* Another column before this one that says something else of the same knob: which of them held, nobody could
+ * know. */
+static enum oom_status said_before(const struct oom_csv_row *row, size_t now, const struct oom_option *k,
+				   struct oom_error *err)
+{
+	for (size_t i = 0; i < now; i++)
+		if (*row->cells[i] && oom_knob_find(row->names[i]) == k && strcmp(row->cells[i], row->cells[now]))
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "the columns %.40s and %.40s say \"%.40s\" and \"%.40s\" of one knob",
+					     row->names[i], row->names[now], row->cells[i], row->cells[now]);
+	return OOM_OK;
+}
+
 static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p,
 			       struct oom_error *err)
 {
@@ -25,7 +38,9 @@ static enum oom_status plan_of(const struct oom_csv_row *row, struct oom_plan *p
 
 		if (!k || !*row->cells[i])
 			continue;
-		st = oom_plan_set(p, k, row->cells[i], err);
+		st = said_before(row, i, k, err);
+		if (!st)
+			st = oom_plan_set(p, k, row->cells[i], err);
 		if (st)
 			return st;
 	}

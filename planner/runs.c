@@ -83,12 +83,33 @@ static void find_model(const struct runs *r, const char *model, const char *id, 
 	snprintf(out, 512, "%s", model ? model : "");
 }
 
+/* Of a file that was priced before: the same columns follow, made anew. */
+static bool was_predicted(const char *column)
+{
+	return !strncmp(column, "pred_", 5);
+}
+
+/* A column that no knob has, with the knob that was probably meant. */
+static void unknown_column(struct oom_runs_report *rep, const char *name, bool knobs)
+{
+	const size_t used = strlen(rep->unknown_columns);
+	enum { KNOBS = 255 };
+	const char *columns[KNOBS + 1] = {NULL}, *near;
+	size_t n = 0;
+
+	for (size_t i = 0; knobs && n < KNOBS && oom_knob_at(i); i++)
+		columns[n++] = oom_knob_at(i)->column;
+	/* a column may be about anything: only a slip of the finger is named */
+	near = strlen(name) > 3 ? oom_nearest_within(name, columns, 2) : NULL;
+	snprintf(rep->unknown_columns + used, sizeof(rep->unknown_columns) - used, "%s%s%s%s%s", used ? ", " : "",
+		 name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+}
+
 static void write_header(struct runs *r, const struct oom_csv_row *row)
 {
 	static const char *const known[] = {"model", "id", "family", "notes", "group", "gpu", "gpu_memory",
 					   "framework", "lengths", "lengths_field", "steps",
 					   "allocated", "reserved", "nvidia_smi"};
-	size_t used = 0;
 
 	for (size_t i = 0; i < row->n; i++) {
 		bool ours = r->megatron ? oom_megatron_column(row->names[i]) :
@@ -96,10 +117,10 @@ static void write_header(struct runs *r, const struct oom_csv_row *row)
 
 		for (size_t j = 0; j < sizeof(known) / sizeof(known[0]); j++)
 			ours |= !strcmp(known[j], row->names[i]);
-		if (!ours && used < sizeof(r->report->unknown_columns) - 1)
-			used += (size_t)snprintf(r->report->unknown_columns + used,
-						 sizeof(r->report->unknown_columns) - used, "%s%s",
-						 used ? ", " : "", row->names[i]);
+		if (was_predicted(row->names[i]))
+			continue;
+		if (!ours)
+			unknown_column(r->report, row->names[i], !r->megatron);
 		oom_csv_put(r->out, row->names[i]);
 		putc(',', r->out);
 	}
@@ -209,6 +230,14 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 	return compare(r, row, &p, &own) ? OOM_OK : oom_error_set(why, OOM_ERR_MEMORY, "out of host memory");
 }
 
+/* The cell pred_error. */
+static void not_priced(struct runs *r, const struct oom_error *why)
+{
+	if (!r->report->failed++)
+		r->report->first = *why;
+	oom_csv_put(r->out, why->text);
+}
+
 static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row,
 				 struct oom_error *err)
 {
@@ -216,8 +245,7 @@ static enum oom_status on_launch(struct runs *r, const struct oom_csv_row *row,
 	char warning[200];
 
 	if (oom_megatron_price(row, r->out, warning, &why)) {
-		oom_csv_put(r->out, why.text);
-		r->report->failed++;
+		not_priced(r, &why);
 	} else {
 		r->report->warned += *warning != 0;
 	}
@@ -289,10 +317,11 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 		write_header(r, row);
 		r->header = true;
 	}
-	for (size_t i = 0; i < row->n; i++) {
-		oom_csv_put(r->out, row->cells[i]);
-		putc(',', r->out);
-	}
+	for (size_t i = 0; i < row->n; i++)
+		if (!was_predicted(row->names[i])) {
+			oom_csv_put(r->out, row->cells[i]);
+			putc(',', r->out);
+		}
 	r->report->rows++;
 	if (r->megatron)
 		return on_launch(r, row, err);
@@ -305,8 +334,7 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 		return oom_error_set(err, st, "%s", m->model ? why.text : m->err.text);
 	if (st) {
 		oom_run_columns_empty(r->out);
-		oom_csv_put(r->out, m->model ? why.text : m->err.text);
-		r->report->failed++;
+		not_priced(r, m->model ? &why : &m->err);
 	} else {
 		r->report->warned += *warning != 0;
 	}
@@ -347,6 +375,8 @@ enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *o
 	if (!r.ev)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	st = read_rows(&r, path, on_row, err);
+	if (!st && !report->rows)
+		st = oom_error_set(err, OOM_ERR_PARSE, "%s: no run: a header and no row", path);
 	oom_evaluator_free(r.ev);
 	report->n_errors = oom_run_errors_sum(&r.errors, report->error, OOM_RUN_ERRORS);
 	oom_run_errors_release(&r.errors);

@@ -22,15 +22,17 @@ struct oom_run_error {
 };
 struct oom_runs_report {
 	size_t rows, failed, warned;
-	char unknown_columns[200];      /* copied to the output; "" if there are none */
+	struct oom_error first;         /* why the first of those that failed has no price */
+	/* copied to the output, with the knob that was probably meant; "" if there are none */
+	char unknown_columns[200];
 	/* if rows have measured columns, named as for oom_calibration_rows: the first OOM_RUN_ERRORS
 	 * groups */
 	struct oom_run_error error[OOM_RUN_ERRORS];
 	size_t n_errors;
 };
 
-/* Reads the CSV at path, prices every row, and writes it to out with pred_* columns.  Columns have the names
- * of knobs; `model` is a bundled name, or a path relative to models_dir or, if that is NULL, to the CSV's
+/* Reads the CSV at path, prices every row, and writes it to out with pred_* columns, in place of those that it
+ * had.  OOM_ERR_PARSE without a row.  Columns have the names of knobs; `model` is a bundled name, or a path relative to models_dir or, if that is NULL, to the CSV's
  * folder.  A row that cannot be priced keeps its place and gets pred_error; a structure that is only
  * approximated fills pred_warning. */
 OOM_API enum oom_status oom_runs_price(const char *path, const char *models_dir, FILE *out,

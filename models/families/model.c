@@ -50,8 +50,10 @@ static enum oom_status find_type(struct oom_model *m, struct oom_error *err)
 	if (!k || k->type != OOM_KEY_STRING || !*k->string ||
 	    strlen(k->string) >= sizeof(a->model_type))
 		return oom_error_set(err, OOM_ERR_INVALID,
-				     "%s: no \"model_type\": expected a model's config.json%s%s",
-				     m->keys->file, oom_keys_kind_hint(m->keys) ? "; " : "",
+				     "%s: %s: expected a model's config.json%s%s", m->keys->file,
+				     k && k->type != OOM_KEY_NULL ? "\"model_type\" is no model's name" :
+								    "no \"model_type\"",
+				     oom_keys_kind_hint(m->keys) ? "; " : "",
 				     oom_keys_kind_hint(m->keys) ? oom_keys_kind_hint(m->keys) :
 								   "");
 	snprintf(a->model_type, sizeof(a->model_type), "%s", k->string);

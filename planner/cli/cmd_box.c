@@ -96,6 +96,8 @@ static int figures(const struct args *a, struct oom_box_query *q)
 					    all[i].expected);
 	if (a->tokens && a->dataset)
 		return oom_complain(OOM_EXIT_USAGE, "--tokens is --dataset-tokens times --epochs: give one of them");
+	if (a->own_only && !a->lists.n)
+		return oom_complain(OOM_EXIT_USAGE, "--only-boxes leaves no offer without a list of your own: --boxes FILE");
 	if (a->epochs > 0 && !a->dataset)
 		return oom_complain(OOM_EXIT_USAGE, "--epochs needs --dataset-tokens, the tokens of one of them");
 	if (a->dataset)

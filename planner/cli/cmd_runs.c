@@ -41,5 +41,7 @@ int oom_estimate_runs(struct oom_job *job)
 			     rep.rows, rep.rows == 1 ? "" : "s", rep.failed, rep.warned);
 	if (!job->quiet)
 		errors(&rep);
+	if (rep.failed == rep.rows)
+		return oom_complain(OOM_EXIT_INPUT, "no row has a price: %s", rep.first.text);
 	return OOM_EXIT_FITS;
 }

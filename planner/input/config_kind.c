@@ -22,6 +22,9 @@ static const struct kind kinds[] = {
 	 "the rank, targets and dropout as options"},
 	{{"_diffusers_version"},
 	 "this is a diffusers config: only transformers models are planned"},
+	{{"_class_name"},               /* model_index.json, of a pipeline's parts */
+	 "this is a diffusers config: only transformers models are planned"},
+	{{"pretrained_cfg"}, "this is a config of timm: only transformers models are planned"},
 	{{"pre_tokenizer"}, "this is a tokenizer.json: give the config.json beside it"},
 	{{"tokenizer_class"}, "this is a tokenizer_config.json: give the config.json beside it"},
 	{{"added_tokens_decoder"},
