@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "oomplan/reading.h"
+#include "oomplan/rules.h"
 #include "table.h"
 
 /* Of a rule that there is; a search asks some million times. */
@@ -226,6 +227,9 @@ static bool apply(size_t rule, struct oom_plan *plan)
 		if (k)
 			(void)oom_plan_set(plan, k, value, NULL);
 	}
+	/* another precision is no advice where the engine has none of it: the plan would be refused */
+	if (plan->precision != before.precision && oom_plan_broken(plan, NULL) && !oom_plan_broken(&before, NULL))
+		*plan = before;
 	return memcmp(&before, plan, sizeof(before)) != 0;
 }
 

@@ -305,6 +305,32 @@ static void test_plain_plans(void **state)
 	}
 }
 
+/* Advice that an engine cannot follow is not taken: torchtune's recipes have no fp16 (recipes/full_finetune_single_device.py
+ * refuses torch.float16), so that on a T4 a run of theirs begins from fp32. */
+static void test_advice_within_the_rules(void **state)
+{
+	const struct oom_gpu t4 = {.vendor = "nvidia", .compute_capability = 7.5};
+	struct oom_keys keys;
+	struct oom_model *m = model_of("Llama-3.2-1B", &keys);
+	struct oom_plan p = oom_plan_default();
+	struct oom_compat c;
+
+	(void)state;
+	p.engine = OOM_ENGINE_TORCHTUNE;
+	p.gpus = 2;
+	p.precision = OOM_BF16;
+	p.precision_unasked = 1;
+	p.compute_capability = 7.5;
+	oom_plan_settle(&p);
+	assert_int_equal(oom_plan_check(&p, NULL), OOM_OK);
+	assert_int_equal(oom_compat_init(&c, m, &p, &t4, NULL), OOM_OK);
+	assert_true(oom_compat_mend(&c, &p));
+	assert_int_equal(p.precision, OOM_FP32);
+	assert_int_equal(oom_plan_check(&p, NULL), OOM_OK);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 /* Traits of classes that everybody knows (transformers 5.12, data/class_flags.csv). */
 static void test_class_flags(void **state)
 {
@@ -336,6 +362,7 @@ int main(void)
 		cmocka_unit_test(test_rows_are_whole),
 		cmocka_unit_test(test_looked_up),
 		cmocka_unit_test(test_plain_plans),
+		cmocka_unit_test(test_advice_within_the_rules),
 		cmocka_unit_test(test_class_flags),
 	};
 
