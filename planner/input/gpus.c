@@ -3,12 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "csv_rows.h"
 #include "embedded.h"
 #include "gpu_slice.h"
 #include "oomplan/gpu.h"
 #include "oomplan/option.h"
+#include "oomplan/units.h"
 
 static const char *const kinds[] = {"measured", "nvidia-smi", "marketing"};
 
@@ -289,6 +291,53 @@ static bool is_counted(const struct oom_gpus *gpus, const char *word)
 	return known;
 }
 
+/* The size that a word ends with behind a card's name, "RTX 4090 24GB", "V100-16G", in GB; 0: none.  rest: the
+ * name. */
+static double size_behind(const char *word, char rest[128])
+{
+	static const char *const units[] = {"gib", "gb", "g"};
+	size_t n = strlen(word), digits = 0, unit = 0;
+
+	for (size_t i = 0; i < 3 && !unit; i++)
+		if (n > strlen(units[i]) && !strcasecmp(word + n - strlen(units[i]), units[i]))
+			unit = strlen(units[i]);
+	for (n -= unit; unit && n && word[n - 1] == ' '; n--)
+		;
+	for (; unit && n && isdigit((unsigned char)word[n - 1]); digits++)
+		n--;
+	if (!digits || digits > 4 || n < 2 || n > 127 || !strchr(" -_", word[n - 1]))
+		return 0;
+	snprintf(rest, 128, "%.*s", (int)n - 1, word);
+	return strtod(word + n, NULL);
+}
+
+/* A card's name and its size, as shops and consoles write it: among the cards of that size. */
+static enum oom_status find_sized(const struct oom_gpus *gpus, const char *word, struct oom_gpu *out,
+				  char note[256], struct oom_error *err)
+{
+	char rest[128];
+	const double gb = size_behind(word, rest);
+	struct oom_gpus of_size = {.items = gb > 0 ? malloc((gpus->n + 1) * sizeof(*gpus->items)) : NULL};
+	enum oom_status st = OOM_ERR_UNKNOWN;
+	uint64_t bytes;
+
+	for (size_t i = 0; of_size.items && i < gpus->n; i++)
+		if (gpus->items[i].memory_gb == gb)
+			of_size.items[of_size.n++] = gpus->items[i];
+	if (of_size.n)
+		st = oom_gpu_find(&of_size, rest, out, note, err);
+	free(of_size.items);
+	if (!st)
+		return st;
+	if (!oom_parse_bytes(word, &bytes, NULL))
+		return oom_error_set(err, OOM_ERR_UNKNOWN, "\"%s\" is a size, not a card: --gpu-memory \"%s\"", word, word);
+	if (gb > 0 && !oom_gpu_find(gpus, rest, out, NULL, err))
+		return oom_error_set(err, OOM_ERR_UNKNOWN,
+				     "unknown GPU \"%s\": %s has %g GB; another capacity is said with --gpu-memory",
+				     word, out->name, out->memory_gb);
+	return unknown(gpus, word, err);
+}
+
 enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, struct oom_gpu *out,
 			     char note[256], struct oom_error *err)
 {
@@ -323,7 +372,7 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 				     "(an axis, a column of the list) say how many",
 				     word);
 	if (!best)
-		return unknown(gpus, word, err);
+		return find_sized(gpus, word, out, note, err);
 	for (size_t i = first; i < gpus->n; i++) {
 		const struct oom_gpu *g = &gpus->items[i];
 

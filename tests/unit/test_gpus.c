@@ -33,6 +33,13 @@ static void spellings(void **state)
 	static const char *const same[][2] = {
 		{"a100-sxm4-40gb", "A100-SXM4-40GB"}, {"RTX 4090", "RTX-4090"}, {"4090", "RTX-4090"},
 		{"NVIDIA GeForce RTX 4090", "RTX-4090"}, {"rtx_4090", "RTX-4090"},
+		/* a name and its size, as shops and consoles write them */
+		{"RTX 4090 24GB", "RTX-4090"}, {"T4 16GB", "T4"}, {"V100-32G", "V100-SXM2-32GB"}, {"3090-24g", "RTX-3090"},
+		{"NVIDIA A40 48 GiB", "A40"}, {"H200-141G", "H200-SXM5-141GB"},
+	};
+	static const char *const wrong[][2] = {
+		{"T4 24GB", "T4 has 16 GB"}, {"24GB", "is a size, not a card: --gpu-memory"},
+		{"24 GiB", "is a size, not a card"}, {"rtx 4091 24GB", "did you mean"},
 	};
 	struct oom_gpus g = {0};
 	struct oom_gpu found;
@@ -46,6 +53,14 @@ static void spellings(void **state)
 			fail_msg("%s: %s", same[i][0], err.text);
 		assert_string_equal(found.name, same[i][1]);
 	}
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_int_equal(oom_gpu_find(&g, wrong[i][0], &found, note, &err), OOM_ERR_UNKNOWN);
+		if (!strstr(err.text, wrong[i][1]))
+			fail_msg("%s: %s", wrong[i][0], err.text);
+	}
+	/* of the cards of that size, the smaller capacity */
+	assert_int_equal(oom_gpu_find(&g, "V100-16G", &found, note, &err), OOM_OK);
+	assert_true(found.memory_gb == 16 && strstr(note, "V100-SXM2-16GB"));
 	/* one memory size, two cards: the smaller capacity, and it says so */
 	assert_int_equal(oom_gpu_find(&g, "A100-40G", &found, note, &err), OOM_OK);
 	assert_non_null(strstr(note, "PCIE"));
