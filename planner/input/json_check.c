@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct scan {
 	char *text;
@@ -297,6 +298,28 @@ static enum oom_status check_member(struct scan *s)
 	return check_value(s, line);
 }
 
+/* What lies where JSON was expected after a download that went wrong, by how it begins. */
+static const char *no_json(const struct scan *s)
+{
+	static const struct {
+		const char *begin, *what;
+	} kinds[] = {
+		{"version https://git-lfs", "this is Git LFS's pointer to the file, not the file: git lfs pull fetches it"},
+		{"<!doctype", "this is a web page, not JSON: the download gave something else"},
+		{"<html", "this is a web page, not JSON: the download gave something else"},
+		{"<?xml", "this is XML, not JSON"},
+		{"//", "JSON has no comments"},
+		{"/*", "JSON has no comments"},
+		{"#", "JSON has no comments"},
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (s->size - s->at >= strlen(kinds[i].begin) &&
+		    !strncasecmp(s->text + s->at, kinds[i].begin, strlen(kinds[i].begin)))
+			return kinds[i].what;
+	return NULL;
+}
+
 static enum oom_status check_text(struct scan *s)
 {
 	enum oom_status status;
@@ -309,6 +332,8 @@ static enum oom_status check_text(struct scan *s)
 			     !memcmp(s->text, "\xfe\xff", 2)))
 		return fail(s, 0, "the file is in UTF-16: save it as UTF-8");
 	skip_blanks(s);
+	if (no_json(s))
+		return fail(s, s->at, no_json(s));
 	status = check_value(s, s->line);
 	fresh = true;
 	while (!status && s->depth) {

@@ -60,6 +60,10 @@ static void what_is_not(void **state)
 	} cases[] = {
 		{"", "t:1:1: the text is empty"},
 		{"  \n ", "t:2:2: the text is empty"},
+		/* what a download leaves that went wrong */
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "t:1:1: this is Git LFS's pointer to the file, not the file: git lfs pull fetches it"},
+		{"\n<!DOCTYPE html>", "t:2:1: this is a web page, not JSON: the download gave something else"},
+		{"// a\n{}", "t:1:1: JSON has no comments"},
 		{"{", "t:1:2: the text ends in the middle"},
 		{"[1,", "t:1:4: the text ends in the middle"},
 		{"{\"a\"", "t:1:5: ':' was expected here"},
