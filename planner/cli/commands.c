@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "oomplan/config.h"
 #include "oomplan/rules.h"
 #include "out.h"
 #include "term.h"
@@ -77,6 +78,30 @@ static const struct oom_option *aim(const struct oom_command *cmd, struct oom_jo
 	return help;
 }
 
+bool oom_is_model(const char *word)
+{
+	struct oom_keys keys = {0};
+	bool is;
+
+	/* a word that is no option is not read for a guess, unless it is a plain config.json */
+	if (!strcmp(word, "-") || (!access(word, F_OK) && !strstr(word, ".json")))
+		return false;
+	is = !oom_keys_read_model(&keys, word, NULL);
+
+	oom_keys_release(&keys);
+	return is;
+}
+
+/* A word too many: what it probably is, in words that stand behind its name. */
+static const char *instead_of(const char *word, const struct oom_command *cmd)
+{
+	const struct oom_command *other = oom_command_find(word);
+
+	if (other && other != cmd)
+		return ": the command comes first, its options behind it";
+	return oom_is_model(word) ? ": a model is named by --model" : "";
+}
+
 /* Words against what the command takes; OOM_OK or words for the user. */
 static enum oom_status check_words(const struct oom_command *cmd, const struct oom_list *given,
 				   struct oom_error *err)
@@ -87,8 +112,9 @@ static enum oom_status check_words(const struct oom_command *cmd, const struct o
 	for (size_t i = 0; cmd->word && i < OOM_LIST_MAX - 1 && cmd->word(i); i++)
 		legal[i] = cmd->word(i);
 	if (given->n > cmd->max_words)
-		return oom_error_set(err, OOM_ERR_INVALID, "unexpected word \"%.60s\"",
-				     given->items[cmd->max_words]);
+		return oom_error_set(err, OOM_ERR_INVALID, "unexpected word \"%.60s\"%s",
+				     given->items[cmd->max_words],
+				     instead_of(given->items[cmd->max_words], cmd));
 	if (given->n < cmd->min_words)
 		return oom_error_set(err, OOM_ERR_INVALID, "%s what? %s", cmd->name,
 				     cmd->word ? oom_words_join(legal, list, sizeof(list))

@@ -41,6 +41,8 @@ OOM_COMMANDS(OOM_COMMAND_DECLARE)
 const struct oom_command *oom_command_at(size_t i);
 /* NULL: there is none. */
 const struct oom_command *oom_command_find(const char *name);
+/* Whether --model could read this word. */
+bool oom_is_model(const char *word);
 /* Reads the arguments behind the command's name and runs it with them; returns the exit code. */
 int oom_command_run(const struct oom_command *cmd, int argc, char **argv);
 

@@ -18,6 +18,10 @@ static int unknown_command(const char *word)
 			OOM_EXIT_USAGE,
 			"%.200s is a file, not a command; did you mean: oomplan --model %.200s",
 			word, word);
+	if (oom_is_model(word))
+		return oom_complain(OOM_EXIT_USAGE,
+				    "%.200s is a model, not a command; did you mean: oomplan --model %.200s", word,
+				    word);
 	near = oom_nearest(word, names);
 	return oom_complain(OOM_EXIT_USAGE, "unknown command %.60s%s%s%s; see: oomplan --help",
 			    word, near ? " (did you mean " : "", near ? near : "",

@@ -179,10 +179,10 @@ static enum oom_status one_word(struct oom_sweep *s, struct sweep_axis *a, const
 
 static enum oom_status unknown_axis(const char *name, struct oom_error *err)
 {
-	const char *words[128] = {"gpu", "model"}, *near;
+	const char *words[256] = {"gpu", "model"}, *near;
 	size_t n = 2;
 
-	for (size_t i = 0; oom_knob_at(i) && n < 127; i++)
+	for (size_t i = 0; oom_knob_at(i) && n < 255; i++)
 		words[n++] = oom_knob_at(i)->name;
 	words[n] = NULL;
 	near = oom_nearest(name, words);
