@@ -185,7 +185,7 @@ enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error
 	a->rd.loose = true;
 	a->family = *part ? oom_family_find(a->model_type) : NULL;
 	if (a->family) {
-		snprintf(m->like, sizeof(m->like), "%.60s, read as %.60s", m->type, a->model_type);
+		snprintf(m->like, sizeof(m->like), "%.60s (read as %.60s)", m->type, a->model_type);
 		snprintf(m->note, sizeof(m->note),
 			 "model type \"%s\" is not modelled%s: its language model is counted as "
 			 "%s.%s "
@@ -214,7 +214,7 @@ enum oom_status oom_model_choose_structure(struct oom_model *m, struct oom_error
 			return st;
 		drop_sizes(&m->defaults);
 	}
-	snprintf(m->like, sizeof(m->like), "%.60s, not modelled and read as %s,", m->type, what);
+	snprintf(m->like, sizeof(m->like), "%.60s (not modelled, read as %s)", m->type, what);
 	snprintf(m->note, sizeof(m->note),
 		 "model type \"%s\" is not modelled%s: counted as %s, for its key %s.%s "
 		 "Parameters and memory are a guess.",
