@@ -29,6 +29,8 @@ enum oom_status asker_start(struct asker *a, struct oom_evaluator *ev, const str
 			    struct oom_error *err)
 {
 	*a = (struct asker){.q = *q, .ev = ev, .err = err};
+	if (!q->model)
+		return oom_error_set(err, OOM_ERR_INVALID, "a question about no model");
 	oom_question_settle(&a->q);
 	a->plan = a->q.plan;
 	a->of_kind = &a->kind;

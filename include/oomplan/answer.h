@@ -4,18 +4,23 @@
  * format the result.
  *
  *	struct oom_keys keys = {0};
- *	struct oom_model *model;
+ *	struct oom_model *model = NULL;
  *	struct oom_question q = oom_question_default();
  *	struct oom_answer *a = malloc(sizeof(*a));
- *	struct oom_error err;
+ *	struct oom_error err = {""};
+ *	enum oom_status st = oom_keys_read_model(&keys, "Llama-3.2-1B", &err);
  *
- *	oom_keys_read_model(&keys, "Llama-3.2-1B", &err);
- *	oom_model_new(&model, &keys, &err);
+ *	if (!st)
+ *		st = oom_model_new(&model, &keys, &err);
  *	q.model = model;
  *	q.capacity_bytes = (uint64_t)24 << 30;
- *	if (!oom_answer(NULL, &q, a, &err))
+ *	if (!st)
+ *		st = oom_answer(NULL, &q, a, &err);
+ *	if (!st)
  *		printf("%s, %llu bytes\n", a->best.fits ? "fits" : "does not fit",
  *		       (unsigned long long)a->best.eval.used_bytes);
+ *	else
+ *		fprintf(stderr, "%s\n", err.text);
  *
  * Units: sizes are in bytes unless a name says otherwise.  They are those of one GPU (the fullest rank);
  * host sizes are those of one node.

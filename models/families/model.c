@@ -206,6 +206,7 @@ enum oom_status oom_model_new(struct oom_model **out, const struct oom_keys *key
 	struct oom_model *m = calloc(1, sizeof(*m));
 	enum oom_status st;
 
+	*out = NULL;
 	if (!m)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	m->keys = keys;

@@ -356,6 +356,8 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 	const bool wanted = flags & OOM_EVAL_BUCKETS;
 	enum oom_status st;
 
+	if (!model)
+		return oom_error_set(err, OOM_ERR_INVALID, "no model to evaluate");
 	if ((flags & (OOM_EVAL_NEAR | OOM_EVAL_BUCKETS | OOM_EVAL_REPLAY)) == OOM_EVAL_NEAR && !ev->budget &&
 	    oom_before_again(ev, model, plan, out))
 		return oom_sound_on_card(model, plan, out, err);

@@ -153,9 +153,32 @@ static void test_compare(void **state)
 	close_model(&f);
 }
 
+/* A caller who does not look at what reading a model came to. */
+static void test_no_model(void **state)
+{
+	struct oom_answer *a = malloc(sizeof(*a));
+	struct oom_question q = oom_question_default();
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct oom_keys keys = {0};
+	struct oom_model *m = (struct oom_model *)a;
+	struct oom_judged j;
+	struct oom_eval e;
+
+	(void)state;
+	assert_non_null(a);
+	assert_int_not_equal(oom_model_new(&m, &keys, NULL), OOM_OK);
+	assert_null(m);
+	q.capacity_bytes = (uint64_t)24 << 30;
+	assert_int_equal(oom_answer(ev, &q, a, NULL), OOM_ERR_INVALID);
+	assert_int_equal(oom_answer_as_asked(NULL, &q, &j, NULL), OOM_ERR_INVALID);
+	assert_int_equal(oom_evaluate(ev, NULL, &q.plan, 0, &e, NULL), OOM_ERR_INVALID);
+	oom_evaluator_free(ev);
+	free(a);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_few_replays), cmocka_unit_test(test_calibrated),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_model), cmocka_unit_test(test_few_replays), cmocka_unit_test(test_calibrated),
 					   cmocka_unit_test(test_questions), cmocka_unit_test(test_compare)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
