@@ -41,7 +41,7 @@ struct oom_compat_rule {
 	enum oom_compat_verdict verdict;
 	char happens[300];              /* what happens to the plan; a sentence without its full stop */
 	char setting[160];              /* CONDITIONAL: what to set; otherwise "" */
-	char instead[60];               /* knobs with which it runs, such as "attn=sdpa"; "": there are none */
+	char instead[80];               /* knobs with which it runs, such as "attn=sdpa"; "": there are none */
 	char source[300];
 	char checked[80];               /* the version in which the source was read; "": not yet */
 };

@@ -99,14 +99,16 @@ static void compat(const struct oom_judged *j, bool brief)
 		if (brief && r.verdict > OOM_BECOMES_OTHER)
 			continue;
 		if (r.verdict == OOM_CONDITIONAL)
-			printf("  needs %s: %s\n", r.setting, r.happens);
+			printf("  needs %s: %s", r.setting, r.happens);
 		else
-			printf("  %s%s%s: %s%s%s\n", oom_paint(OOM_BAD),
+			printf("  %s%s%s: %s%s", oom_paint(OOM_BAD),
 			       r.verdict == OOM_REFUSED       ? "REFUSED" :
 			       r.verdict == OOM_BECOMES_OTHER ? "BECOMES ANOTHER RUN" :
 								 "INADVISABLE",
-			       oom_paint(OOM_PLAIN), r.happens, *r.instead ? "; instead: --" : "",
-			       r.instead);
+			       oom_paint(OOM_PLAIN), r.happens, *r.instead ? "; instead:" : "");
+		for (char *rest = r.instead, *word; (word = strsep(&rest, " ")) && *word;)
+			printf(" --%s", word);
+		putchar('\n');
 	}
 }
 

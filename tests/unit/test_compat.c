@@ -181,6 +181,10 @@ static void test_every_rule(void **state)
 			broken = oom_compat_broken(&c, &p, NULL);
 			if (oom_compat_has(&broken, i))
 				fail_msg("%s: %s does not mend it", r->name, r->instead);
+			/* nor refused for another reason */
+			oom_plan_relax(&p);
+			if (!oom_plan_check(&asked, NULL) && oom_plan_check(&p, &err))
+				fail_msg("%s: %s: %s", r->name, r->instead, err.text);
 		}
 		oom_model_free(m);
 		oom_keys_release(&keys);
