@@ -28,6 +28,9 @@ struct oom_gpu {
 	double compute_capability;      /* such as 8.6; 0: not NVIDIA, or unknown */
 	double bandwidth_gb_s;          /* of its memory, 10^9 bytes per second */
 	double bf16_tflops, fp16_tflops;        /* dense, 10^12 operations per second; 0: unknown */
+	/* of the units that compute in fp32 without rounding to TF32; 0: a share of the 16-bit rate, by class.  GeForce cards'
+	 * 16-bit rates are halved where they accumulate in fp32, this one is not */
+	double fp32_tflops;
 	double tdp_w;                   /* board power in watts; 0: unknown */
 	/* between machines with this card, gigabits per second; 0: unknown */
 	double network_gbps;

@@ -114,6 +114,7 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 	g.bandwidth_gb_s = number(row, "mem_bw_gb_s");
 	g.bf16_tflops = number(row, "bf16_tflops");
 	g.fp16_tflops = number(row, "fp16_tflops");
+	g.fp32_tflops = number(row, "fp32_tflops");
 	g.tdp_w = number(row, "tdp_w");
 	g.nvlink_domain = number(row, "nvlink_domain");
 	for (size_t i = 0; i < gpus->n; i++)

@@ -210,7 +210,7 @@ static bool in_bf16(const struct oom_plan *p)
 void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		  const struct oom_plan *p, struct oom_speed *s)
 {
-	double peak = 312, network = c->network;
+	double peak = 312, network = c->network, fp32;
 	const struct narrower *bits;
 
 	s->of = c;
@@ -223,8 +223,9 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	}
 	s->products = sustained(gpu, c->products * peak * 1e12, c->per_watt);
 	/* on the other units, which come close to their own, lower peak */
-	s->fp32 = sustained(gpu, peak * 1e12 * c->fp32 * FP32_UNITS, FP32_PER_WATT);
-	s->peak = peak * 1e12 * (p->precision == OOM_FP32 ? c->fp32 : 1);
+	fp32 = gpu && gpu->fp32_tflops > 0 ? gpu->fp32_tflops : peak * c->fp32;
+	s->fp32 = sustained(gpu, fp32 * 1e12 * FP32_UNITS, FP32_PER_WATT);
+	s->peak = (p->precision == OOM_FP32 ? fp32 : peak) * 1e12;
 	s->wide = s->fp32 * WIDE_ATTENTION;
 	s->attention = p->precision == OOM_FP32 ? s->wide : s->products * c->attention;
 	s->wide_batched = s->fp32 * WIDE_BATCHED;
