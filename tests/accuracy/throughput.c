@@ -1,10 +1,11 @@
 /* Step times against published throughputs, and what they are worth on sources left out.
  *
- *     throughput data/throughput.csv data/throughput_effects.csv [--fit | --cross | --rows | --parts]
+ *     throughput data/throughput.csv data/throughput_effects.csv [--fit | --cross | --rows | --parts | --effects MEDIAN]
  *
  * Without an option: the table of models/step/time/README.md, and a failure where a score is under its
  * limit.  --fit: what the shares of each class of cards come to, fitted to all rows.  --cross: fitted without
- * one source at a time and tried on that one, which is what another's machine may expect.
+ * one source at a time and tried on that one, which is what another's machine may expect.  --effects: of rows of one
+ * machine, a failure where the effects' median error is above that.
  *
  * Rows that leave something open (complete: partly) are listed by --rows and counted nowhere. */
 #include <math.h>
@@ -98,12 +99,42 @@ static bool cross_limits(const struct score *s, double pairs, double median_effe
 	       (int)hold("cross: pairs", pairs, 0.85, 1) & (int)hold("cross: effects", median_effect, 0, 0.06);
 }
 
+static void print_rows(void)
+{
+	for (size_t i = 0; i < all.n; i++)
+		printf("%-9s %5.2f (%.2f-%.2f) %s %-28s %-20s %lld/%lld\n", all.rows[i].id,
+		       all.rows[i].predicted / all.rows[i].published,
+		       all.rows[i].low / all.rows[i].published, all.rows[i].high / all.rows[i].published,
+		       all.rows[i].complete ? "    " : "part", all.rows[i].model, all.rows[i].card,
+		       (long long)all.rows[i].plan.gpus, (long long)all.rows[i].plan.nodes);
+}
+
+/* Scores of the rows and of the effects in that table; whether they are within the limits of this way. */
+static bool scored(const char *table, const char *way, const char *most)
+{
+	struct oom_error err = {{0}};
+	const struct score s = score(NULL, NULL);
+	double pairs, median;
+
+	print_scores();
+	pairs = ordered();
+	effects.list = !strcmp(way, "--rows") || !strcmp(way, "--effects");
+	oom_csv_read(table, effect, NULL, &err);
+	qsort(effects.error, effects.n, sizeof(double), by_size);
+	median = effects.error[effects.n / 2];
+	printf("effects: %zu, median error %.3f, within 25 %%: %.0f %%\n", effects.n, median,
+	       100 * (double)effects.near / (double)effects.n);
+	if (!strcmp(way, "--effects"))
+		return hold("effects", median, 0, most ? strtod(most, NULL) : 0);
+	if (!strcmp(way, "--cross"))
+		return cross_limits(&s, pairs, median);
+	return *way ? true : limits(&s, pairs, median);
+}
+
 int main(int argc, char **argv)
 {
 	struct oom_error err = {{0}};
 	const char *way = argc > 3 ? argv[3] : "";
-	struct score s;
-	double pairs;
 	bool fine = true;
 
 	all.rows = calloc(MAX_ROWS, sizeof(*all.rows));
@@ -119,7 +150,7 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < all.n; i++)
 		predict(&all.rows[i]);
-	for (size_t c = 0; c < all.n_cls; c++)
+	for (size_t c = 0; c < all.n_cls && strcmp(way, "--effects"); c++)
 		fine &= hold(all.cls[c].name, all.cls[c].sources, sources_of(c, NULL), sources_of(c, NULL));
 	if (!strcmp(way, "--fit")) {
 		fit(NULL);
@@ -127,24 +158,11 @@ int main(int argc, char **argv)
 	} else if (!strcmp(way, "--cross")) {
 		cross();
 	}
-	for (size_t i = 0; i < all.n && !strcmp(way, "--rows"); i++)
-		printf("%-9s %5.2f %s %-28s %-20s %lld/%lld\n", all.rows[i].id,
-		       all.rows[i].predicted / all.rows[i].published,
-		       all.rows[i].complete ? "    " : "part", all.rows[i].model, all.rows[i].card,
-		       (long long)all.rows[i].plan.gpus, (long long)all.rows[i].plan.nodes);
+	if (!strcmp(way, "--rows"))
+		print_rows();
 	for (size_t i = 0; i < all.n && !strcmp(way, "--parts"); i++)
 		print_parts(&all.rows[i]);
-	print_scores();
-	s = score(NULL, NULL);
-	pairs = ordered();
-	effects.list = !strcmp(way, "--rows");
-	oom_csv_read(argv[2], effect, NULL, &err);
-	qsort(effects.error, effects.n, sizeof(double), by_size);
-	printf("effects: %zu, median error %.3f, within 25 %%: %.0f %%\n", effects.n,
-	       effects.error[effects.n / 2], 100 * (double)effects.near / (double)effects.n);
-	fine &= !strcmp(way, "--cross") ? cross_limits(&s, pairs, effects.error[effects.n / 2]) :
-	       *way			? true :
-					  limits(&s, pairs, effects.error[effects.n / 2]);
+	fine &= scored(argv[2], way, argc > 4 ? argv[4] : NULL);
 out:
 	oom_gpus_release(&all.gpus);
 	free(all.rows);
