@@ -107,6 +107,9 @@ struct oom_optimizer {
 	bool early;
 	/* its temporaries exist for all tensors at once (foreach), not for one tensor at a time */
 	bool lists;
+	/* how often its kernels read or write 4 bytes of a parameter, where it works tensor by tensor on fp32; 0: as states,
+	 * weights and gradients are read and written once */
+	double moves;
 	/* Plays the temporaries of the step and, in the first step, the states as they are allocated
 	 * (oom_slots_make).  NULL: it updates in place (oom_update_in_place). */
 	void (*update)(const struct oom_optimizer *o, const struct oom_stepped *s,

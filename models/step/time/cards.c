@@ -192,6 +192,11 @@ static const struct narrower te_narrower[] = {
  * A100 (universal-llm-trainer, docs/gpu_test.md: LoRA and QLoRA without autocast), 0.15 and 0.19. */
 #define WIDE_ATTENTION 0.35
 
+/* Updates of weights and states, which go through large tensors once, reach more of the bandwidth than kernels within layers, whose
+ * share takes in what lies between them: AdamW 2.2 to 2.7 of an H100's 3.35 TB/s in bf16 and fp32, SGD 2.6 (data/h100_steps.csv), lists
+ * of tensors 6.9 of a B200's 8 (stas00/ml-engineering, training/performance/README.md). */
+#define STREAMED 0.85
+
 void oom_speed_of(const struct oom_gpu *gpu, const struct oom_plan *p, struct oom_speed *s)
 {
 	oom_speed_as(oom_card_class(gpu), gpu, p, s);
@@ -210,7 +215,7 @@ static bool in_bf16(const struct oom_plan *p)
 void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		  const struct oom_plan *p, struct oom_speed *s)
 {
-	double peak = 312, network = c->network, fp32;
+	double peak = 312, network = c->network, fp32, bandwidth;
 	const struct narrower *bits;
 
 	s->of = c;
@@ -245,7 +250,9 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	bits = oom_engine_of(p)->core_layers && c->from >= TE_NARROW_FROM ? &te_narrower[p->fp8] : &narrower[p->fp8];
 	s->products *= bits->times;
 	s->cast_bytes = bits->cast;
-	s->memory = (gpu && gpu->bandwidth_gb_s > 0 ? gpu->bandwidth_gb_s : 1555) * GB * c->memory;
+	bandwidth = (gpu && gpu->bandwidth_gb_s > 0 ? gpu->bandwidth_gb_s : 1555) * GB;
+	s->memory = bandwidth * c->memory;
+	s->stream = bandwidth * STREAMED;
 	s->python_s = c->python_us * 1e-6;
 	s->engine_s = c->engine_us * 1e-6;
 	s->pcie = pcie(gpu);

@@ -38,6 +38,7 @@ struct oom_speed {
 	const struct oom_card_class *of;
 	double peak;                    /* of the data sheet, in the plan's number format */
 	double products, fp32, attention, wide, batched, wide_batched, memory;         /* wide: on fp32 */
+	double stream;                  /* bytes per second of kernels that go through whole tensors once */
 	double cast_bytes;              /* of an element that products read in 8 bits */
 	double python_s, engine_s;
 	double pcie;                    /* to the host, one way */

@@ -142,7 +142,7 @@ static void optimizer(const struct facts *f)
 
 	say(f, "%s: %.4g GB of states, %.4g GB of weights, %.4g GB of gradients, %.4g GB/s",
 	    oom_plan_get(f->plan, oom_knob_find("optimizer"), name, sizeof(name)), (double)f->eval->opt_bytes / 1e9,
-	    (double)f->eval->param_bytes / 1e9, (double)f->eval->grad_bytes / 1e9, f->speed.memory / 1e9);
+	    (double)f->eval->param_bytes / 1e9, (double)f->eval->grad_bytes / 1e9, f->speed.stream / 1e9);
 }
 
 static void host(const struct facts *f)
@@ -179,7 +179,7 @@ static const struct {
 	[OOM_TIME_GRADIENTS] = {"bytes / ring + calls x latency, beyond what computation hides",
 				"ZeRO: arXiv:1910.02054, section 7; nccl-tests (collectives.c)", gradients},
 	[OOM_TIME_OPTIMIZER] = {"bytes of weights, gradients and states x passes over them / memory",
-				"torch/optim/_multi_tensor: three passes; fused: one", optimizer},
+				"torch/optim/_multi_tensor: two and a half passes; fused: one", optimizer},
 	[OOM_TIME_HOST] = {"bytes / PCIe, to and from; the CPU's update at 100 GB/s of host memory",
 			   "deepspeed/ops/adam; cudaMemcpy from pinned memory", host},
 };

@@ -18,23 +18,8 @@
 
 #include "collectives.h"
 #include "steptime_as.h"
+#include "update.h"
 #include "step/engines.h"
-#include "step/optimizers.h"
-
-/* A list of operations over all tensors reads and writes them about three times as often as one fused
- * kernel (torch/optim/adam.py _multi_tensor_adam: lerp, mul, addcmul, sqrt, div, add, addcdiv). */
-#define LISTS 3.0
-/* States kept in blocks with a scale each are looked up, and the nearest of 256 values is searched: a unit of the card walks
- * through one block after another, and waits for its sums and look-ups more than it computes.  An update of 1 billion
- * parameters takes 47 ms on a V100 of 80 units, where its bytes take 22 (Dettmers et al. 2021, arXiv:2110.02861, table 5:
- * Adam), and 31 to 34 ms on an H100 of 132, where they take 4 (bitsandbytes 0.50, 1.2 and 8 billion in bf16); by rates of
- * fp32, of which the H100 has four times as much, one of the two would be off by 2.6. */
-#define BLOCKWISE 3.8e-9                /* seconds of a unit per parameter */
-/* torch's fused CPU Adam is bound by host memory: weights and states there and back and the gradient, 28 bytes per
- * parameter where two states and they are fp32 and half of that where an engine keeps no fp32 copy of 16-bit weights, at
- * about 100 GB/s of a node (torchtune, README.md: Llama-3.1-70B).  An engine's own may reach less (../engines.c). */
-#define HOST_MEMORY 100e9
-#define DISK 3e9
 
 /* bitsandbytes' kDequantizeBlockwise finds each of 16 values through a tree of branches, on other units than the tensor
  * cores' (1.4 to 2.1 times as fast without the branches on an A100 and an H100, hardly on an A10 or an RTX 4090, whose memory it
@@ -60,25 +45,6 @@ static double beside(double a, double b)
 	return longer > 0 ? longer * cbrt((1 + r * sqrt(r)) * (1 + r * sqrt(r))) : 0;
 }
 
-/* The same where all but the last bit of the shorter hides. */
-static double hidden(double a, double b)
-{
-	const double longer = a > b ? a : b, r = a > b ? b / a : a / b;
-
-	return longer > 0 ? longer * sqrt(sqrt(1 + r * r * r * r)) : 0;
-}
-
-struct step {
-	const struct oom_plan *plan;
-	const struct oom_eval *eval;
-	const struct oom_work *work;
-	struct oom_speed speed;
-	double times;                   /* micro-steps */
-	double in_node, on_board;       /* GPUs of an NVLink domain, a node where it is none; of a machine */
-	double room;                    /* bytes of the card that the peak leaves */
-	double *part;
-};
-
 /* Trays of an NVL72 are machines of four GPUs in one NVLink domain. */
 static double domain(const struct oom_plan *p, const struct oom_gpu *gpu, double board)
 {
@@ -88,7 +54,7 @@ static double domain(const struct oom_plan *p, const struct oom_gpu *gpu, double
 }
 
 /* GPUs of a group that counts `n`, laid out within nodes after `inner` others. */
-static struct oom_peers peers(const struct step *s, double n, double inner)
+static struct oom_peers peers(const struct oom_time_step *s, double n, double inner)
 {
 	const double room = s->in_node / inner;
 
@@ -128,10 +94,10 @@ double oom_moved_bytes(const struct oom_plan *p, const struct oom_work *w, doubl
 }
 
 /* One micro-step's computation, and what launching adds to it. */
-static double compute(struct step *s)
+static double compute(struct oom_time_step *s)
 {
 	const struct oom_work *w = s->work;
-	const double products = hidden(shaped(w, &s->speed) / s->speed.products +
+	const double products = oom_time_hidden(shaped(w, &s->speed) / s->speed.products +
 					       w->fp32_flops / s->speed.fp32,
 				       w->streamed / s->speed.memory),
 		     attention = (w->attention_flops - w->wide_flops) / s->speed.attention * keys_lead(s->plan) +
@@ -139,14 +105,14 @@ static double compute(struct step *s)
 				 (w->batched_flops - w->wide_batched_flops) / s->speed.batched +
 				 w->wide_batched_flops / s->speed.wide_batched,
 		     traffic = oom_moved_bytes(s->plan, w, s->speed.cast_bytes) / s->speed.memory,
-		     unpacking = hidden(w->unpacked * UNPACK_BYTES / s->speed.memory,
+		     unpacking = oom_time_hidden(w->unpacked * UNPACK_BYTES / s->speed.memory,
 					w->unpacked * UNPACK_WORK / s->speed.fp32),
 		     card = products + attention + traffic + unpacking,
 		     launching = (w->launches * s->speed.python_s +
 				  w->launches_back * s->speed.engine_s) *
 				 (s->plan->compile ? COMPILED_LAUNCHES : 1) +
 				 oom_engine_hooks_s(s->plan, w),
-		     both = hidden(card, launching);
+		     both = oom_time_hidden(card, launching);
 
 	s->part[OOM_TIME_PRODUCTS] = products * s->times;
 	s->part[OOM_TIME_ATTENTION] = attention * s->times;
@@ -158,7 +124,7 @@ static double compute(struct step *s)
 
 /* Tokens to their experts and back.  Between machines a Megatron-core layer sends a token once to each of them,
  * where NVLink passes it on (DeepEP, which its guide asks for there: megatron/core/transformer/moe/README.md). */
-static double exchange(const struct step *s, struct oom_peers p)
+static double exchange(const struct oom_time_step *s, struct oom_peers p)
 {
 	const struct oom_work *w = s->work;
 
@@ -169,7 +135,7 @@ static double exchange(const struct step *s, struct oom_peers p)
 }
 
 /* Model parallelism; returns by how much a micro-step takes longer. */
-static double talk(struct step *s, double micro)
+static double talk(struct oom_time_step *s, double micro)
 {
 	const struct oom_plan *p = s->plan;
 	const struct oom_work *w = s->work;
@@ -197,7 +163,7 @@ static double talk(struct step *s, double micro)
 
 	/* a ring travels while the scores of the chunk before are computed */
 	if (p->cp_comm != OOM_CP_A2A)
-		context = hidden(attention, context) - attention;
+		context = oom_time_hidden(attention, context) - attention;
 	s->part[OOM_TIME_TENSOR] = tensor * s->times;
 	s->part[OOM_TIME_EXPERT] = expert * s->times;
 	s->part[OOM_TIME_CONTEXT] = context * s->times;
@@ -206,11 +172,6 @@ static double talk(struct step *s, double micro)
 	if (pp > 1)
 		s->part[OOM_TIME_BUBBLE] = (pp - 1) / (double)(p->vpp > 1 ? p->vpp : 1) * micro;
 	return micro;
-}
-
-static bool autocasts(const struct oom_plan *p)
-{
-	return p->precision == OOM_AMP_BF16 || p->precision == OOM_AMP_FP16;
 }
 
 /* DeepSpeed's stage 3 gathers parameter by parameter, as modules ask for them
@@ -227,7 +188,7 @@ static bool gathers_8_bits(const struct oom_plan *p)
 }
 
 /* Data parallelism beside `computing` seconds of a step. */
-static void reduce(struct step *s, double computing)
+static void reduce(struct oom_time_step *s, double computing)
 {
 	const struct oom_plan *p = s->plan;
 	const struct oom_eval *e = s->eval;
@@ -239,7 +200,7 @@ static void reduce(struct step *s, double computing)
 		     units = s->work->units > 1 ? s->work->units : 1, inner = (double)p->tp,
 		     /* FSDP and ZeRO gather in the format that is computed in */
 		     weights = (double)e->param_bytes *
-			       (engine->wraps_units && autocasts(p) ? 0.5 : 1) * (gathers_8_bits(p) ? 0.5 : 1),
+			       (engine->wraps_units && oom_time_autocasts(p) ? 0.5 : 1) * (gathers_8_bits(p) ? 0.5 : 1),
 		     gradients = (double)e->grad_bytes;
 	const struct oom_peers all = peers(s, D, inner < s->in_node ? inner : s->in_node);
 	struct oom_peers shard = all;
@@ -277,55 +238,6 @@ static void reduce(struct step *s, double computing)
 						      beside(computing, seconds) - computing;
 }
 
-/* The update, where states are. */
-static void update(struct step *s)
-{
-	const struct oom_plan *p = s->plan;
-	const struct oom_eval *e = s->eval;
-	const struct oom_optimizer *o = oom_optimizer_at((size_t)p->optimizer);
-	const struct oom_engine *engine = oom_engine_of(p);
-	const double D = (double)(oom_plan_data_parallel(p) * p->cp), share = p->zero_stage ? D : 1,
-		     trained = (double)e->trainable_params / (double)(p->tp * p->pp),
-		     /* what is updated is an fp32 copy, or the weights as they are kept */
-		     width = engine->fp32_master || oom_engine_core_layers(p) || !e->total_params ?
-				     4 :
-				     (double)e->param_bytes / (double)e->total_params,
-		     /* read and written: states, weights; gradients are read, and cleared */
-		     bytes = 2 * ((double)e->opt_bytes + trained * width + (double)e->grad_bytes) / share,
-		     moved = bytes * (o->lists && !engine->fused_update ? LISTS : 1) / s->speed.memory,
-		     searched = oom_optimizer_in_blocks(o) && s->speed.of->units > 0 ?
-					BLOCKWISE * trained / share / s->speed.of->units :
-					0,
-		     on_card = hidden(moved, searched),
-		     /* norms of the gradients, before */
-		     clip = (double)e->grad_bytes / share / s->speed.memory,
-		     ranks = s->on_board < D ? s->on_board : D,
-		     /* gradients and states have the weights' type, an fp32 copy's are fp32 */
-		     wide = engine->fp32_master && (double)e->grad_bytes < 4 * (double)e->trainable_params ? 2 : 1;
-	double host = 0;
-
-	if (p->offload_optimizer != OOM_OFFLOAD_NONE || p->offload_params != OOM_OFFLOAD_NONE) {
-		/* every rank of a node updates its part in the node's memory */
-		host += wide * (3 * (double)e->grad_bytes + 2 * (double)e->opt_bytes) / share * ranks /
-			(engine->host_bytes_s > 0 ? engine->host_bytes_s : HOST_MEMORY);
-		host += ((double)e->grad_bytes + (double)e->param_bytes) / share / s->speed.pcie;
-		host += 2 * (double)e->nvme_bytes / DISK;
-	} else {
-		s->part[OOM_TIME_OPTIMIZER] = on_card + clip;
-		/* paged states are prefetched to the card (bitsandbytes/optim/optimizer.py prefetch_state) and stay where it
-		 * has room: 1.2 billion in 8 bits take 5 ms more than unpaged ones on an H100 that they do not fill.  Where it
-		 * is full they come and go; half of the time, estimated */
-		if ((double)e->host_pageable_bytes > s->room)
-			host += (double)e->host_pageable_bytes / s->speed.pcie;
-	}
-	if (p->offload_params != OOM_OFFLOAD_NONE)
-		host += 2 * (double)e->param_bytes * (autocasts(p) ? 0.5 : 1) / share * s->times /
-			s->speed.pcie;
-	/* there in forward, back in backward, beside the computation: a third shows */
-	host += 2.0 / 3 * (double)e->offloaded_bytes * s->times / s->speed.pcie;
-	s->part[OOM_TIME_HOST] = host;
-}
-
 struct oom_step_time oom_step_time(const struct oom_plan *p, const struct oom_eval *e,
 				   const struct oom_gpu *gpu)
 {
@@ -342,7 +254,7 @@ struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const stru
 	};
 	struct oom_step_time t = {0};
 	const double board = (double)p->gpus / (double)(p->nodes > 0 ? p->nodes : 1);
-	struct step s = {p, e, &e->work, {0}, (double)p->grad_accum, domain(p, gpu, board), board,
+	struct oom_time_step s = {p, e, &e->work, {0}, (double)p->grad_accum, domain(p, gpu, board), board,
 			 gpu ? (double)gpu->capacity_bytes - (double)e->overall_peak : 0, t.part_s};
 	double bound[OOM_BOUND_COUNT] = {0}, computing, factor;
 
@@ -350,7 +262,7 @@ struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const stru
 	computing = compute(&s);
 	computing = talk(&s, computing) * s.times;
 	reduce(&s, computing);
-	update(&s);
+	oom_time_update(&s);
 	for (int i = 0; i < OOM_TIME_PART_COUNT; i++) {
 		t.total_s += t.part_s[i];
 		bound[of[i]] += t.part_s[i];
