@@ -106,6 +106,7 @@ struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear 
 		y = oom_node_out(t, n, 0, y);
 	oom_tape_product(t, x, l->in, l->out.n);
 	t->sums->tally.unpacked += f->unpacks * (double)l->in * (double)l->out.n * t->mult;
+	t->sums->tally.unpackings += f->unpacks > 0 ? t->mult : 0;
 	y = oom_op_cast(t, y, dt);
 	oom_done(t, x);
 	oom_done(t, bias);

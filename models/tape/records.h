@@ -291,7 +291,7 @@ struct oom_tally {
 	double depth[2];
 	double weights_read;            /* bytes, by products */
 	double twice[OOM_MAX_MONOS];    /* bytes that a kernel of the forward pass reads a second time */
-	double unpacked;                /* elements of 4-bit weights made whole */
+	double unpacked, unpackings;    /* elements of 4-bit weights made whole; how many weights */
 };
 /* What a training step asks of a card, as sums over monomials, made when it is recorded
  * (step/time/work.h): products with weights and inside of attention, each of the forward pass and of what

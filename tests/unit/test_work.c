@@ -111,6 +111,49 @@ static void work(void **state)
 		    e.work.product_flops < 4.4 * n * matrices);
 }
 
+/* A padding mask makes PyTorch take its memory-efficient kernel, which computes the scores above the diagonal too. */
+static void padded(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double scores;
+
+	(void)state;
+	p.precision = OOM_BF16;
+	p.seq_len = 512;
+	p.attn = OOM_ATTN_SDPA;
+	price(&p, &e);
+	scores = e.work.attention_flops;
+	p.padding_mask = true;
+	price(&p, &e);
+	assert_true(fabs(e.work.attention_flops / (2 * scores) - 1) < 1e-9);
+}
+
+/* Each of the 7 layers' 4-bit weights is made whole in each direction, by Python: three launches' worth beside the kernels, which
+ * a checkpoint asks for once more. */
+static void unpacked(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	double launches[2][2];
+
+	(void)state;
+	p.precision = OOM_BF16_AMP;
+	p.seq_len = 512;
+	p.attn = OOM_ATTN_SDPA;
+	p.lora_r = 16;
+	strcpy(p.lora_targets, "all-linear");
+	for (int again = 0; again < 2; again++)
+		for (int bits = 0; bits < 2; bits++) {
+			p.grad_ckpt = again ? OOM_CKPT_FULL : OOM_CKPT_NONE;
+			p.qlora = bits;
+			price(&p, &e);
+			launches[again][bits] = e.work.launches;
+		}
+	assert_true(launches[0][1] - launches[0][0] >= 3 * 2 * 16 * 7);
+	assert_true(launches[1][1] - launches[1][0] >= 3 * 3 * 16 * 7);
+}
+
 /* The same model on Megatron: what tensor parallelism divides, and what it sends. */
 static void megatron(void **state)
 {
@@ -208,6 +251,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(work),
+		cmocka_unit_test(padded),
+		cmocka_unit_test(unpacked),
 		cmocka_unit_test(megatron),
 		cmocka_unit_test(experts_alone),
 		cmocka_unit_test(ledger),

@@ -98,6 +98,12 @@ void oom_work_backward(struct oom_tape *t)
 /* A batched product has two gradients, each as large as itself. */
 #define BATCHED_BACK 2
 
+/* Making a 4-bit weight whole is a call of Python in each direction (bitsandbytes/autograd/_functions.py MatMul4Bit: states, shapes and
+ * devices are looked at, tensors made, a library called), which takes as long as so many launches beside its kernels': a step over 512
+ * tokens of Llama-3.2-1B takes 35 ms longer with 112 such weights on an H100, whose host takes 40 us for a launch
+ * (data/h100_steps.csv). */
+#define UNPACKING 3
+
 void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term *term, struct oom_work *fixed)
 {
 	const struct oom_work_sums *w = &t->sums->work;
@@ -122,7 +128,7 @@ void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term
 			.written = all->written[0][i] + fwd->written[1][i],
 			.bytes = w->bytes[i]};
 	}
-	*fixed = (struct oom_work){.launches = w->launches,
+	*fixed = (struct oom_work){.launches = w->launches + UNPACKING * (all->unpackings + fwd->unpackings),
 				   .launches_back = w->launches_back,
 				   .unpacked = all->unpacked + fwd->unpacked,
 				   .depth = all->depth[0] + fwd->depth[1],
