@@ -219,7 +219,8 @@ MODELS = {}
 
 
 def model(name, batch, text, vision, **config):
-    MODELS[name] = (dict(config, model_type=name, text_config=dict(TEXT, **text), vision_config=vision), batch)
+    sees = dict(vision_config=vision) if vision else {}
+    MODELS[name] = (dict(config, **sees, model_type=name, text_config=dict(TEXT, **text)), batch)
 
 
 def qwen():

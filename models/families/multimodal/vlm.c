@@ -239,9 +239,10 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	e->tokens = oom_name(e->output, oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8));
 	x = oom_op_masked(t, "masked_scatter", x, e->tokens);
 	x = oom_op_add_inplace(t, x, oom_op_expand(t, f, t->m_bs, d));
-	if (flags & OOM_VLM_FLATLY)             /* inputs_embeds */
-		return oom_name(e->output, x);
-	oom_deepstack(e);
+	if (flags & OOM_VLM_FLATLY)
+		x = oom_name(e->output, x);     /* inputs_embeds */
+	if (e->n_deep || !(flags & OOM_VLM_FLATLY))
+		oom_deepstack(e);
 	return x;
 }
 

@@ -14,7 +14,7 @@ COMPOSITION("emu3", TEXT_VQ, oom_emit_emu3, 0)
 COMPOSITION("ernie4_5_vl_moe", TEXT_VISION, oom_emit_ernie, 0)
 COMPOSITION("exaone4_5", TEXT_VISION, oom_emit_qwen, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("florence2", TEXT_VISION, oom_emit_florence, 0)
-COMPOSITION("fuyu", TEXT, oom_emit_fuyu, OOM_VLM_FLAT)
+COMPOSITION("fuyu", TEXT, oom_emit_fuyu, OOM_VLM_FLAT | OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_DROPS)
 COMPOSITION("gemma3", TEXT_VISION, oom_emit_gemma3,
 	    OOM_VLM_SHIFT_FP32 | OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_TYPES)
 COMPOSITION("gemma4", TEXT_VISION_AUDIO, oom_emit_gemma4, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
@@ -46,7 +46,7 @@ COMPOSITION("llama4", TEXT_VISION, oom_emit_llama4, OOM_VLM_RUNS | OOM_VLM_EXACT
 COMPOSITION("llava", TEXT_VISION, oom_emit_llava,
 	    OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_LIST | OOM_VLM_EITHER_TIES)
 COMPOSITION("llava_next", TEXT_VISION, oom_emit_llava_newline, OOM_VLM_RUNS | OOM_VLM_EXACT)
-COMPOSITION("llava_next_video", TEXT_VISION, oom_emit_llava_newline, OOM_VLM_RUNS | OOM_VLM_EITHER_TIES)
+COMPOSITION("llava_next_video", TEXT_VISION, oom_emit_llava_newline, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_EITHER_TIES)
 COMPOSITION("llava_onevision", TEXT_VISION, oom_emit_llava_newline, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_EITHER_TIES)
 COMPOSITION("minicpmv4_6", TEXT_VISION, oom_emit_minicpm, 0)
 COMPOSITION("minimax_m3_vl", TEXT_VISION, oom_emit_minimax, OOM_VLM_EITHER_TIES)
@@ -69,7 +69,8 @@ COMPOSITION("qwen2_audio", TEXT_AUDIO, oom_emit_qwen2_audio,
 COMPOSITION("qwen2_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_FLAT | OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("qwen3_5", TEXT_VISION, oom_emit_qwen, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("qwen3_5_moe", TEXT_VISION, oom_emit_qwen, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
-COMPOSITION("qwen3_omni_moe_thinker", TEXT_VISION_AUDIO, oom_emit_omni3, 0)
+COMPOSITION("qwen3_omni_moe_thinker", TEXT_VISION_AUDIO, oom_emit_omni3,
+	    OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_FLATLY)
 COMPOSITION("qwen3_vl", TEXT_VISION, oom_emit_qwen, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("qwen3_vl_moe", TEXT_VISION, oom_emit_qwen, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("shieldgemma2", TEXT_VISION, oom_emit_gemma3,
@@ -79,7 +80,7 @@ COMPOSITION("udop", FILE, oom_emit_udop, 0)
 COMPOSITION("vibevoice_asr", TEXT_ACOUSTIC_TOKENIZER_ENCODER_SEMANTIC_TOKENIZER_ENCODER,
 	    oom_emit_vibevoice, OOM_VLM_AUDIO)
 COMPOSITION("video_llama_3", TEXT_VISION, oom_emit_video_llama, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_EITHER_TIES)
-COMPOSITION("video_llava", TEXT_VISION, oom_emit_video_llava, OOM_VLM_RUNS)
+COMPOSITION("video_llava", TEXT_VISION, oom_emit_video_llava, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("vipllava", TEXT_VISION, oom_emit_vipllava, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_LIST)
 COMPOSITION("voxtral", TEXT_AUDIO, oom_emit_voxtral, OOM_VLM_AUDIO | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("voxtral_realtime", TEXT_AUDIO, oom_emit_voxtral_realtime, OOM_VLM_AUDIO)

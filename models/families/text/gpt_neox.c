@@ -71,6 +71,7 @@ static struct oom_val gpt_neox_attention(struct oom_frame *layer, const struct o
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_tape *t = layer->t;
 	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_rope rope = l->rope;
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], qkv;
 
@@ -83,8 +84,10 @@ static struct oom_val gpt_neox_attention(struct oom_frame *layer, const struct o
 		persimmon_parts(t, a, qkv, p);
 	else
 		oom_op_split(t, oom_op_heads(t, qkv), 3, parts, p);
-	oom_rope_pair(t, &p[0], &p[1], &l->rope, a->n_heads, a->n_heads, a->head_dim,
-		      oom_rot_dim(a));
+	at.rope = &rope;
+	at.rot_dim = oom_rot_dim(a);
+	at.rope_inline = at.rope_cat = kind->sequential;
+	oom_attn_rotate(&f, &at, &p[0], &p[1]);
 	oom_name_each(&f, p, 2);                /* query_states and key_states, until the call returns */
 	x = oom_attention_core(t, &at, p[0], p[1], p[2]);
 	return oom_leave(&f, oom_op_linear(t, "dense", x, h, bias));

@@ -23,6 +23,8 @@ static void over(struct oom_tape *t, void *ctx)
 	struct oom_emit *e = ctx;
 
 	(void)t;
+	if (e->v->kind->flags & OOM_VLM_FLATLY) /* there is none: they stay until the loss is there */
+		return;
 	for (uint32_t i = 0; i < e->n_deep; i++)
 		oom_forget(e->output, e->deep[i]);
 	oom_forget(e->output, e->tokens);

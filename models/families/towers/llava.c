@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "projector.h"
+#include "weights.h"
 
 struct oom_val oom_project(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out,
 			   bool bias)
@@ -87,11 +88,18 @@ static struct oom_val llava(struct oom_emit *e, struct llava kind)
 	const uint64_t d = e->a->d_model, layers = oom_feature_layers(e, key);
 	const bool bias = kind.vip || oom_read_bool(&e->outer, "multimodal_projector_bias", true);
 	const enum oom_act act = oom_projector_act(e);
+	const bool merged = e->merged;
+	struct oom_weights idle;
 	struct oom_tower w;
 	struct oom_val x;
 
-	if (kind.video)
+	if (kind.video) {               /* which a step on images does not run */
+		e->merged = false;
+		oom_weights_begin(e->t, &idle);
 		oom_tower_weights(e, 1, &w);
+		oom_weights_end(e->t, &idle);
+		e->merged = merged;
+	}
 	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
 	oom_used_layers(e, &w, key, -2);
 	w.joins = kind.newline;

@@ -161,13 +161,27 @@ static uint64_t patch_of(struct oom_reader *r, uint64_t side)
 	return r->status ? 1 : patch * patch * channels;
 }
 
-/* FuyuModel: patches go through one linear layer, there is no tower. */
+/* FuyuModel: patches, which the processor cut, go through one linear layer; there is no tower.  The layer is as wide as
+ * the file says beside text_config: no image of another width joins the words. */
 struct oom_val oom_emit_fuyu(struct oom_emit *e)
 {
-	/* as wide as the file says beside text_config: other widths are counted, but no image joins the words */
-	oom_weight_linear(e->t, "vision_embed_tokens", patch_of(&e->outer, 30),
-			  oom_read_count_or(&e->outer, "hidden_size", e->a->d_model), true);
-	return oom_none();
+	struct oom_reader *o = &e->outer;
+	const uint64_t cut = patch_of(o, 30), patch = oom_read_side(o, "patch_size", 30),
+		       d = oom_read_count_or(o, "hidden_size", e->a->d_model),
+		       side = e->t->plan->image_size ? (uint64_t)e->t->plan->image_size : oom_read_side(o, "image_size", 300),
+		       n = patch && side >= patch ? side / patch * (side / patch) : 1;
+	struct oom_val x;
+
+	if (d != e->a->d_model) {
+		oom_weight_linear(e->t, "vision_embed_tokens", cut, d, true);
+		return oom_none();
+	}
+	x = oom_pixel_values(e->t, e->m_images, n * cut);
+	if (e->merged)
+		e->t->pixels += (uint64_t)e->t->plan->images * n * cut;
+	oom_tower_tokens(e, n);
+	x = oom_op_view(e->t, x, e->m_tokens, (struct oom_dim){cut, "patch"});
+	return oom_op_linear_in(e->t, "vision_embed_tokens", x, cut, (struct oom_dim){d, "hidden_size"}, OOM_BIAS);
 }
 
 /* UdopForConditionalGeneration beside T5: patches for both stacks, places of words on the page,

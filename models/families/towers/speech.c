@@ -268,15 +268,19 @@ struct oom_val oom_emit_omni3(struct oom_emit *e)
 	struct oom_reader *r = &e->part[2];
 	const uint64_t bins = oom_read_count_or(r, "num_mel_bins", 128), out =
 		oom_read_count(r, "output_dim", 1),
-		       c = oom_read_count_or(r, "downsample_hidden_size", 480), d =
-			       omni_layers(e, true);
+		       c = oom_read_count_or(r, "downsample_hidden_size", 480);
+	struct oom_weights idle;
+	uint64_t d;
 
+	oom_weights_begin(t, &idle);
+	d = omni_layers(e, true);
 	oom_weight_conv(t, "conv2d1", c, 9, true);
 	oom_weight_conv(t, "conv2d2", c, c * 9, true);
 	oom_weight_conv(t, "conv2d3", c, c * 9, true);
 	oom_weight_linear(t, "conv_out", c * ((((bins + 1) / 2 + 1) / 2 + 1) / 2), d, false);
 	oom_weight_linear(t, "proj1", d, d, true);
 	oom_weight_linear(t, "proj2", d, out, true);
+	oom_weights_end(t, &idle);
 	return r->status ? oom_none() : oom_emit_qwen(e);
 }
 
