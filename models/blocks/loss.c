@@ -378,7 +378,7 @@ struct oom_val oom_causal_head(struct oom_tape *t, const struct oom_arch *a, str
 		return loss;
 	}
 	/* the model's output object keeps the last hidden states */
-	hidden = oom_share(t, h);
+	hidden = t->loss_outside ? oom_none() : oom_share(t, h);
 	logits = oom_lm_head(t, a, h, embed, name, a->head_bias);
 	loss = oom_causal_lm_loss(t, a, logits);
 	oom_router_loss(t);

@@ -340,7 +340,8 @@ STEPS = (dict(precision="bf16", attn="sdpa", micro_batch=2),
          dict(precision="bf16", attn="sdpa", micro_batch=2, padding_mask=True, images=2))
 
 
-WRITTEN_OUT = ("blip-2", "got_ocr2")    # have no other attention, or not in all parts
+FRAMES = {"instructblipvideo": 4}       # images of a video
+WRITTEN_OUT = ("blip-2", "instructblip", "instructblipvideo", "got_ocr2")    # have no other attention, or not in all parts
 SIDES = {"gemma4": 126, "got_ocr2": 256}        # pixels of an image where SIDE does not fit
 
 
@@ -361,7 +362,7 @@ def run(name, i, backend):
         return d
     M.make_batch = make_batch
     row = M.run_spec(spec, backend)
-    row.update(id=spec["id"], images=2 if batch is tiled else images, image_size=SIDES.get(name, SIDE))
+    row.update(id=spec["id"], images=2 if batch is tiled else images * FRAMES.get(name, 1), image_size=SIDES.get(name, SIDE))
     return row, M.load_config(spec)
 
 

@@ -4,12 +4,55 @@
     measure_images_apart.py ORACLE OUT.csv CONFIGS [TYPE ...]
 """
 import torch
+import torch._subclasses.fake_tensor as fake
+import transformers.masking_utils as masks
+from torch.utils._mode_utils import no_dispatch
 
 import measure_images as images
-from measure_images import AXES, CLIP, DEEP, GRID, IMAGE, PATCH, SIDE, SPARSE, cut, flat, model, pixels, tokens
+from measure_images import AXES, CLIP, DEEP, GRID, IMAGE, PATCH, SIDE, SPARSE, VIT, cut, flat, model, pixels, tokens
+
+
+# ---- values that are known ----
+
+def ones_are_known():
+    """Masks that a model makes itself hide nothing, in a padded batch as in another."""
+    plain, like = torch.ones, torch.ones_like
+
+    def ones(*a, **kw):
+        out = plain(*a, **kw)
+        if isinstance(out, fake.FakeTensor) and not out.is_floating_point():
+            with no_dispatch():
+                out.constant = plain(*out.shape, dtype=out.dtype)
+        return out
+
+    def ones_like(x, *a, **kw):
+        return ones(*x.shape, dtype=x.dtype) if not x.is_floating_point() and not a and not kw else like(x, *a, **kw)
+
+    decided = masks._ignore_bidirectional_mask_sdpa
+
+    def ignore(mask, *a, **kw):
+        values = images.known(mask) if mask is not None else None
+        with no_dispatch():
+            hides_nothing = values is not None and bool(values.all())
+        return hides_nothing or decided(mask, *a, **kw)
+
+    torch.ones, torch.ones_like, masks._ignore_bidirectional_mask_sdpa = ones, ones_like, ignore
 
 
 # ---- batches ----
+
+def instructed(cfg, b, s, n, dt):
+    """A text that the Q-Former reads beside its queries."""
+    d = flat(cfg.num_query_tokens)(cfg, b, s, n, dt)
+    return dict(d, qformer_input_ids=torch.tensor([[1 + i for i in range(s)]] * (b * n)))
+
+
+def filmed(cfg, b, s, n, dt):
+    """The same with a video of FRAMES["instructblipvideo"] images."""
+    frames = images.FRAMES["instructblipvideo"]
+    d = tokens(b, s, n, frames * cfg.num_query_tokens)
+    return pixels(d, dt, b * n, frames, 3, SIDE, SIDE, qformer_input_ids=torch.tensor([[1 + i for i in range(s)]] * (b * n)))
+
 
 def patches(cfg, b, s, n, dt):
     """Patches beside the text, which go through one layer (Fuyu)."""
@@ -42,15 +85,28 @@ def moving():
     model("video_llava", stills, dict(model_type="llama"), CLIP, video_token_index=2002, **BOTH)
 
 
+def asked():
+    """Types whose queries attend to an image and to a text."""
+    opt = dict(model_type="opt", ffn_dim=512, word_embed_proj_dim=256, max_position_embeddings=1024)
+    asks = dict(hidden_size=128, intermediate_size=256, num_hidden_layers=4, num_attention_heads=4, encoder_hidden_size=192,
+                vocab_size=1024)
+    model("instructblip", instructed, opt, dict(VIT, model_type="instructblip_vision_model"), num_query_tokens=16,
+          qformer_config=dict(asks, model_type="instructblip_qformer"), **BOTH)
+    model("instructblipvideo", filmed, opt, dict(VIT, model_type="instructblipvideo_vision_model"), num_query_tokens=16,
+          qformer_config=dict(asks, model_type="instructblipvideo_qformer"), video_token_index=IMAGE)
+
+
 def towerless():
     model("fuyu", patches, dict(model_type="persimmon", num_key_value_heads=4), None, image_token_id=IMAGE,
           patch_size=PATCH, image_size=SIDE, hidden_size=256)
 
 
 def main():
-    for table in (moving, towerless):
+    for table in (moving, asked, towerless):
         table()
-    images.measure(images.prepared(), "images", images.MODELS, images.run, len(images.STEPS))
+    backend = images.prepared()
+    ones_are_known()
+    images.measure(backend, "images", images.MODELS, images.run, len(images.STEPS))
 
 
 if __name__ == "__main__":

@@ -133,6 +133,7 @@ static void what_is_counted(void **state)
 		{"mllama", false, true, ""}, {"idefics2", false, true, ""}, {"ovis2", false, true, ""},
 		{"janus", false, true, ""}, {"qwen2_5_omni_thinker", false, true, ""},
 		{"qwen3_omni_moe_thinker", false, true, ""}, {"fuyu", false, true, ""},
+		{"instructblip", false, true, ""}, {"instructblipvideo", false, true, ""}, {"blip-2", false, true, ""},
 		{"gemma4", false, true, ", \"vision_config\": {}"},
 		{"florence2", false, false, ""}, {"qwen2_audio", false, false, ""}, {"llava", true, false, ""},
 		{"qwen2_audio", true, true, ""}, {"voxtral", true, true, ""}, {"audioflamingo3", true, true, ""},

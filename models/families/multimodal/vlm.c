@@ -212,12 +212,10 @@ static void check_length(struct oom_tape *t, struct oom_val f, uint64_t width)
 			      (unsigned long long)(tokens / images));
 }
 
-/* inputs_embeds.masked_scatter(input_ids == image token, features). */
-static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
+/* What the rest of the model makes of images (or audio). */
+static struct oom_val features(struct oom_emit *e)
 {
-	struct oom_emit *e = ctx;
-	const struct oom_dim d = {x.width, x.text};
-	const unsigned flags = e->v->kind->flags;
+	struct oom_tape *t = e->t;
 	struct oom_val f;
 
 	e->merged = true;
@@ -225,11 +223,22 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	t->selection.part = OOM_PART_TOWER;
 	f = e->v->kind->emit(e);
 	t->selection.part = OOM_PART_TEXT;
-	if (oom_is_none(f)) {           /* a tower of which only the weights are known */
+	if (oom_is_none(f))             /* a tower of which only the weights are known */
 		oom_tape_fail(t, OOM_ERR_INVALID, "images: what \"%s\" makes of them is not modelled",
 			      e->v->type);
+	return f;
+}
+
+/* inputs_embeds.masked_scatter(input_ids == image token, features). */
+static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
+{
+	struct oom_emit *e = ctx;
+	const struct oom_dim d = {x.width, x.text};
+	const unsigned flags = e->v->kind->flags;
+	struct oom_val f = flags & OOM_VLM_FIRST ? e->features : features(e);
+
+	if (oom_is_none(f))
 		return x;
-	}
 	f = oom_op_cast(t, f, (enum oom_dtype)x.dt);
 	if (flags & OOM_VLM_LIST)
 		f = oom_op_copy(t, "cat", f);
@@ -275,9 +284,12 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 :
 		   flags & OOM_VLM_SHIFT      ? OOM_SHIFT_LOGITS :
 						OOM_SHIFT_LABELS;
+	t->loss_outside = flags & OOM_VLM_OUTSIDE;
 	if (e.images && flags & OOM_VLM_CROSSED) {
 		cross(t, &e);
 	} else if (e.images && flags & OOM_VLM_RUNS) {
+		if (flags & OOM_VLM_FIRST)
+			e.features = oom_name(&output, features(&e));
 		t->merge = merge;
 		/* cppcheck-suppress autoVariables ; given up below, before this returns */
 		t->merge_ctx = &e;

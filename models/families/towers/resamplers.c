@@ -59,7 +59,7 @@ static struct oom_val qformer(struct oom_emit *e, bool instruct)
 	return oom_none();
 }
 
-struct oom_val oom_emit_qformer(struct oom_emit *e)
+struct oom_val oom_emit_qformer_weights(struct oom_emit *e)
 {
 	return qformer(e, true);
 }

@@ -73,6 +73,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	const struct oom_dim d = {w->d, "hidden_size"}, ff = {w->ff, "intermediate_size"};
 	struct oom_attn at = {.heads = w->heads, .kv_heads = w->kv_heads, .d = w->head_dim,
 			      .dv = w->head_dim, .norm = w->norm, .scale_after = true,
+			      .softmax_as_is = w->softmax_as_is, .no_cast_back = w->softmax_as_is,
 			      .mq = l->m_tokens, .mk = l->m_tokens, .sk = l->m_len,
 			      .mask = l->mask, .kv_from = oom_none()};
 	struct oom_frame f = {.t = t};
@@ -292,6 +293,18 @@ static void tell_layers(struct oom_frame *f, struct oom_emit *e, const struct oo
 	l->mask = oom_name_shared(f, l->mask);
 }
 
+/* post_layernorm(last_hidden_state[:, 0, :]), of which nothing is used. */
+static void return_pooled(struct oom_emit *e, uint8_t dt, uint64_t width)
+{
+	struct oom_tape *t = e->t;
+
+	if (!e->output)
+		return;
+	oom_name(e->output, oom_new(t, "pooled", e->m_images, (struct oom_dim){width, "hidden_size"}, (enum oom_dtype)dt));
+	for (int i = 0; i < 2 && t->grad; i++)  /* mean, rstd */
+		oom_name(e->output, oom_new(t, "pooled", e->m_images, D(1), OOM_F32));
+}
+
 struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 {
 	struct oom_tape *t = e->t;
@@ -324,6 +337,8 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 		x = oom_norm(t, w->norm, named(w->post, "post_layernorm"), x, 0);
 	if (w->pool)
 		pooling_head(t, w);
+	if (w->returned)
+		return_pooled(e, x.dt, w->d);
 	return x;
 }
 

@@ -85,6 +85,8 @@ struct oom_tower {
 	bool frequencies;                       /* rotary frequencies of one place are a buffer */
 	bool pre_norm, post_norm;
 	bool norm_first;                /* before the positions */
+	bool returned;          /* the pooled state of the class token is returned beside all others, and held */
+	bool softmax_as_is;                     /* scores are not cast to fp32 */
 	bool pool;                              /* SigLIP's attention pooling,
 		which image features do not use */
 	/* layers */
@@ -159,6 +161,8 @@ enum {
 	/* the step takes mm_token_type_ids, of which places in three axes are made (modeling_qwen2_vl.py get_rope_index) */
 	OOM_VLM_KINDS = 1024,
 	OOM_VLM_FLATLY = 2048, /* no model within the model: what is made of images has names until the loss is there */
+	OOM_VLM_FIRST = 32768, /* images come before the words are embedded */
+	OOM_VLM_OUTSIDE = 16384, /* the loss is made outside of the causal model, which has returned its logits */
 	OOM_VLM_DROPS = 8192, /* the model within the model does not return the features */
 	OOM_VLM_CROSSED = 4096, /* layers of the text model attend to the features, which no token stands for */
 	OOM_VLM_SHIFT = 8, /* the class shifts the logits (enum oom_shift) */
@@ -176,7 +180,7 @@ oom_emit_fn oom_emit_qwen, oom_emit_glm, oom_emit_glm_ocr;
 /* Weights alone, which return nothing: sam.c, resamplers.c, image_tokens.c, lone.c, gemma4.c,
  * speech.c. */
 oom_emit_fn oom_emit_sam, oom_emit_hybrid, oom_emit_formula;
-oom_emit_fn oom_emit_qformer, oom_emit_blip2, oom_emit_blip2_weights, oom_emit_perceiver, oom_emit_aria, oom_emit_kosmos,
+oom_emit_fn oom_emit_qformer_weights, oom_emit_blip2, oom_emit_blip2_weights, oom_emit_instructblip, oom_emit_instructblip_video, oom_emit_perceiver, oom_emit_aria, oom_emit_kosmos,
 	oom_emit_kosmos25, oom_emit_pix2struct, oom_emit_minicpm, oom_emit_ernie;
 oom_emit_fn oom_emit_chameleon, oom_emit_janus, oom_emit_emu3;
 oom_emit_fn oom_emit_mllama;
