@@ -285,7 +285,7 @@ def apart():
           visual_indicator_token_ids=[2003, 2004, 2005, 2006, 2007])
     model("got_ocr2", squares(16, 256), dict(model_type="qwen2"), dict(model_type="got_ocr2_vision", hidden_size=192,
           num_hidden_layers=3, num_attention_heads=4, image_size=256, patch_size=16, mlp_dim=384, output_channels=64,
-          window_size=4, global_attn_indexes=[1]), image_token_index=IMAGE, image_token_id=IMAGE)
+          window_size=7, global_attn_indexes=[1]), image_token_index=IMAGE, image_token_id=IMAGE)
     model("mllama", crossed, dict(model_type="mllama_text_model", num_hidden_layers=4, cross_attention_layers=[1, 3]),
           dict(model_type="mllama_vision_model", hidden_size=192, intermediate_size=384, num_hidden_layers=3,
                num_global_layers=2, attention_heads=4, image_size=SIDE, patch_size=PATCH, vision_output_dim=192 * 3,
@@ -341,8 +341,8 @@ STEPS = (dict(precision="bf16", attn="sdpa", micro_batch=2),
 
 
 FRAMES = {"instructblipvideo": 4}       # images of a video
-WRITTEN_OUT = ("blip-2", "instructblip", "instructblipvideo", "got_ocr2")    # have no other attention, or not in all parts
-SIDES = {"gemma4": 126, "got_ocr2": 256}        # pixels of an image where SIDE does not fit
+WRITTEN_OUT = ("blip-2", "instructblip", "instructblipvideo", "got_ocr2", "pp_chart2table")    # have no other attention, or not in all parts
+SIDES = {"gemma4": 126, "got_ocr2": 256, "pp_chart2table": 256}        # pixels of an image where SIDE does not fit
 
 
 def run(name, i, backend):

@@ -96,13 +96,19 @@ def asked():
           qformer_config=dict(asks, model_type="instructblipvideo_qformer"), video_token_index=IMAGE)
 
 
+def windowed():
+    sees = dict(hidden_size=192, num_hidden_layers=3, num_attention_heads=4, image_size=256, patch_size=16, mlp_dim=384,
+                output_channels=64, window_size=4, global_attn_indexes=[1])
+    model("pp_chart2table", images.squares(16, 256), dict(model_type="qwen2"), dict(sees, model_type="got_ocr2_vision"), **BOTH)
+
+
 def towerless():
     model("fuyu", patches, dict(model_type="persimmon", num_key_value_heads=4), None, image_token_id=IMAGE,
           patch_size=PATCH, image_size=SIDE, hidden_size=256)
 
 
 def main():
-    for table in (moving, asked, towerless):
+    for table in (moving, asked, windowed, towerless):
         table()
     backend = images.prepared()
     ones_are_known()

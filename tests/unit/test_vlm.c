@@ -134,6 +134,7 @@ static void what_is_counted(void **state)
 		{"janus", false, true, ""}, {"qwen2_5_omni_thinker", false, true, ""},
 		{"qwen3_omni_moe_thinker", false, true, ""}, {"fuyu", false, true, ""},
 		{"instructblip", false, true, ""}, {"instructblipvideo", false, true, ""}, {"blip-2", false, true, ""},
+		{"got_ocr2", false, true, ""},
 		{"gemma4", false, true, ", \"vision_config\": {}"},
 		{"florence2", false, false, ""}, {"qwen2_audio", false, false, ""}, {"llava", true, false, ""},
 		{"qwen2_audio", true, true, ""}, {"voxtral", true, true, ""}, {"audioflamingo3", true, true, ""},

@@ -26,7 +26,7 @@ COMPOSITION("glm4v_moe", TEXT_VISION, oom_emit_glm, OOM_VLM_KINDS | OOM_VLM_RUNS
 COMPOSITION("glm_ocr", TEXT_VISION, oom_emit_glm_ocr, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("glmasr", TEXT_AUDIO, oom_emit_glmasr, OOM_VLM_AUDIO)
 COMPOSITION("glmga", TEXT_VISION, oom_emit_glm, OOM_VLM_KINDS | OOM_VLM_RUNS)
-COMPOSITION("got_ocr2", TEXT_VISION, oom_emit_sam, 0)
+COMPOSITION("got_ocr2", TEXT_VISION, oom_emit_sam, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("granite_speech", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech,
 	    OOM_VLM_AUDIO | OOM_VLM_SHIFT)
 COMPOSITION("granite_speech_plus", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech,
@@ -61,7 +61,7 @@ COMPOSITION("paddleocr_vl", TEXT_VISION, oom_emit_paddle, OOM_VLM_KINDS | OOM_VL
 COMPOSITION("paligemma", TEXT_VISION, oom_emit_paligemma,
 	    OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_TYPES)
 COMPOSITION("pix2struct", TEXT_VISION, oom_emit_pix2struct, 0)
-COMPOSITION("pp_chart2table", TEXT_VISION, oom_emit_sam, 0)
+COMPOSITION("pp_chart2table", TEXT_VISION, oom_emit_sam, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("pp_formulanet", TEXT_VISION, oom_emit_formula, OOM_VLM_TEXT_TIE)
 COMPOSITION("qianfan_ocr", TEXT_VISION, oom_emit_internvl, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("qwen2_5_omni_thinker", TEXT_VISION_AUDIO, oom_emit_omni,

@@ -1,84 +1,190 @@
-/* SAM's encoder, as weights alone (weights.h), and what stands on it.
+/* SAM's encoder and what stands on it.  Its attention is written out whatever the plan asks for: over windows of the image,
+ * or all of it, with biases that are products of the queries and learned places (relative positions by rows and columns).
  * Reference: transformers 5.12, models/{got_ocr2,deepseek_vl_hybrid,pp_formulanet}/modeling_*.py. */
 #include "blocks/image.h"
+#include "ops/scan.h"
+#include "projector.h"
 #include "vision.h"
 #include "weights.h"
 
-/* GotOcr2VisionEncoder, SamVisionEncoder.  PLACES: 2 * side - 1 of a window, or of the whole image. */
-enum { H = YES + 1, FF, QKV, HEAD, PLACES, BIAS, RELATIVE, OUT, OUT9, NUMBERS };
-static const struct oom_weight_row sam_layer[] = {
-	NORM("layer_norm1", H, YES),
-	ONLY(RELATIVE, 2), ALONE("rel_pos_h", PLACES, HEAD), ALONE("rel_pos_w", PLACES, HEAD),
-	LINEAR("qkv", H, QKV, BIAS), LINEAR("proj", H, H, YES), NORM("layer_norm2", H, YES),
-	LINEAR("lin1", H, FF, YES), LINEAR("lin2", FF, H, YES), OOM_WEIGHTS_END};
-static const struct oom_weight_row sam_neck[] = {
-	CONV("conv1", OUT, H, NO), NORM("layer_norm1", OUT, YES), CONV("conv2", OUT, OUT9, NO),
-	NORM("layer_norm2", OUT, YES), OOM_WEIGHTS_END};
-
+enum { DEEPEST = 256 };         /* layers (32 in the largest that there is) */
 struct sam {
-	uint64_t n[NUMBERS], layers, whole;     /* layers that attend to all of the image */
-	uint64_t window, grid, patch, channels;
+	uint64_t d, ff, heads, layers, out, window, grid, patch, channels;
+	bool bias, relative, places;
+	enum oom_act act;
+	bool whole[DEEPEST];                    /* layers that attend to all of the image */
+	uint16_t m_images;
 };
 
 /* mlp_dim absent or null: mlp_ratio * hidden_size */
 static struct sam sam_read(struct oom_reader *r)
 {
-	const uint64_t d = oom_read_count(r, "hidden_size", 1), out =
-		oom_read_count_or(r, "output_channels", 256),
-		       heads = oom_read_count(r, "num_attention_heads", 1);
-	struct sam s = {.n = {[YES] = 1, [H] = d, [QKV] = 3 * d, [OUT] = out, [OUT9] = 9 * out,
-			      [BIAS] = oom_read_bool(r, "qkv_bias", true),
-			      [RELATIVE] = oom_read_bool(r, "use_rel_pos", true)},
-			.layers = oom_read_count(r, "num_hidden_layers", 0),
-			.patch = oom_read_side(r, "patch_size", 16),
-			.window = oom_read_count_or(r, "window_size", 14),
-			.channels = oom_read_count_or(r, "num_channels", 3)};
+	struct sam s = {.d = oom_read_count(r, "hidden_size", 1), .heads = oom_read_count(r, "num_attention_heads", 1),
+			.layers = oom_read_count(r, "num_hidden_layers", 0), .out = oom_read_count_or(r, "output_channels", 256),
+			.window = oom_read_count_or(r, "window_size", 14), .patch = oom_read_side(r, "patch_size", 16),
+			.channels = oom_read_count_or(r, "num_channels", 3), .bias = oom_read_bool(r, "qkv_bias", true),
+			.relative = oom_read_bool(r, "use_rel_pos", true), .places = oom_read_bool(r, "use_abs_pos", true),
+			.act = oom_read_act(r, "hidden_act", "gelu")};
 	const uint64_t global = oom_read_items(r, "global_attn_indexes", 0);
 
 	s.grid = oom_read_side(r, "image_size", 1024) / (s.patch ? s.patch : 1);
-	s.n[FF] = oom_read_count_or(r, "mlp_dim", (uint64_t)((double)d * oom_read_real(r,
-										       "mlp_ratio", 4)));
-	s.n[HEAD] = heads ? d / heads : 0;
-	for (uint32_t i = 0; i < global && i < OOM_MAX_LAYERS; i++) {
+	s.ff = oom_read_count_or(r, "mlp_dim", (uint64_t)((double)s.d * oom_read_real(r, "mlp_ratio", 4)));
+	for (uint32_t i = 0; i < global && i < DEEPEST; i++) {
 		const double at = oom_read_item_real(r, "global_attn_indexes", i, -1);
 
-		s.whole += at >= 0 && at < (double)s.layers && s.whole < s.layers;
+		if (at >= 0 && at < DEEPEST)
+			s.whole[(size_t)at] = true;
 	}
+	if (!r->status && (s.heads > s.d || !s.patch || !s.grid || !s.window || !s.ff || s.layers > DEEPEST ||
+			   s.channels > 65536 || s.window > 65536 || s.grid > 65536 || s.out > 1 << 20))
+		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
+	if (r->status)                          /* the smallest there is, so that the emission comes to its end */
+		s = (struct sam){.d = 1, .ff = 1, .heads = 1, .out = 1, .window = 1, .grid = 1, .patch = 1, .channels = 1};
 	return s;
 }
 
-/* Reads the keys of both configs that describe it and emits it; the channels it gives. */
-static struct sam sam_encoder(struct oom_emit *e, struct oom_reader *r)
+/* einsum("bhwc,hkc->bhwk", queries, places): the product of the queries, by rows (a copy) or by columns (a view), and of
+ * the places of 2 side - 1, stretched, that belong to each pair. */
+static struct oom_val by_places(struct oom_tape *t, const char *name, struct oom_val q, uint64_t side, uint64_t heads,
+				uint64_t head)
+{
+	const struct oom_dim d = {head, "head_dim"}, out = {heads * side, "n_heads * side"};
+	const uint16_t pairs = oom_len_const(t, oom_len_const(t, OOM_MONO_ONE, side), side);
+	struct oom_frame f = {.t = t};
+	struct oom_val p = oom_param(t, name, 2 * side - 1, head, 0), index;
+
+	p = oom_op_view(t, p, oom_len_const(t, OOM_MONO_ONE, 2 * side - 1), d);
+	p = oom_name(&f, oom_op_copy(t, "interpolate", p));
+	index = oom_name(&f, oom_new(t, "relative_coords", pairs, D(1), OOM_I64));
+	p = oom_name(&f, oom_op_gather(t, "index", p, index, pairs, d));
+	return oom_leave(&f, oom_op_bmm(t, name, q, p, q.mono, out, head));
+}
+
+/* Scores, with the biases of both axes, of `tokens` in squares of side x side. */
+static struct oom_val scored(struct oom_frame *f, const struct sam *s, struct oom_val q, struct oom_val k, uint64_t side)
+{
+	const uint16_t m = oom_len_const(f->t, oom_len_const(f->t, q.mono, side), side);
+	const struct oom_dim heads = {s->heads, "n_heads"};
+	struct oom_tape *t = f->t;
+	struct oom_val w, rows, columns;
+
+	w = oom_name(f, oom_op_bmm(t, "scores", oom_op_unary(t, OOM_SCALE, q), k, m, heads, s->d / s->heads));
+	if (!s->relative)
+		return w;
+	rows = by_places(t, "rel_pos_h", oom_op_copy(t, "einsum", q), side, s->heads, s->d / s->heads);
+	columns = by_places(t, "rel_pos_w", q, side, s->heads, s->d / s->heads);
+	rows = oom_op_add_into(t, rows, columns, m, heads);
+	rows = oom_name(f, oom_op_copy(t, "reshape", rows));    /* decomposed_rel_pos */
+	return oom_rename(f, w, oom_op_add(t, w, rows));
+}
+
+/* GotOcr2VisionAttention: x in squares, whose weights get a name in the caller's frame. */
+static struct oom_val attention(struct oom_frame *caller, const struct sam *s, struct oom_val x, uint64_t side)
+{
+	const struct oom_dim d = {s->d, "hidden_size"}, all = {3 * s->d, "3 * hidden_size"}, parts[3] = {d, d, d};
+	struct oom_tape *t = caller->t;
+	struct oom_frame f = {.t = t};
+	const uint16_t m = x.mono;
+	struct oom_val qkv, p[3], w;
+
+	x = oom_arg(&f, x);
+	qkv = oom_name(&f, oom_op_linear(t, "qkv", x, all, s->bias ? OOM_BIAS : 0));
+	oom_op_split(t, oom_op_copy(t, "reshape", qkv), 3, parts, p);
+	oom_name_each(&f, p, 3);
+	w = scored(&f, s, p[0], p[1], side);
+	w = oom_rename(&f, w, oom_op_cast(t, oom_op_softmax(t, w, true), (enum oom_dtype)p[2].dt));
+	oom_name(caller, oom_give(&f, w));
+	x = oom_op_bmm(t, "attention", w, p[2], m, d, side * side);
+	x = oom_name(&f, oom_op_copy(t, "reshape", x));
+	return oom_leave(&f, oom_op_linear(t, "proj", x, d, OOM_BIAS));
+}
+
+/* GotOcr2VisionLayer */
+static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+{
+	const struct sam *s = ctx;
+	const bool whole = s->whole[i % DEEPEST];
+	const uint64_t side = whole ? s->grid : s->window, padded = (s->grid + s->window - 1) / s->window * s->window;
+	const struct oom_dim d = {s->d, "hidden_size"}, ff = {s->ff, "mlp_dim"};
+	const uint16_t tokens = x.mono, windows = oom_len_const(t, s->m_images, padded * padded);
+	struct oom_frame f = {.t = t};
+	struct oom_val h = oom_name(&f, oom_op_layer_norm(t, "layer_norm1", x, 0, true, true));
+
+	if (!whole)                             /* padded, which copies, and cut */
+		h = oom_rename(&f, h, oom_op_copy(t, "contiguous", oom_op_pad(t, h, windows, d)));
+	h = oom_rename(&f, h, attention(&f, s, h, side));
+	if (!whole) {
+		struct oom_val y = oom_op_copy(t, "contiguous", h);
+
+		if (padded > s->grid)
+			y = oom_op_copy(t, "contiguous", oom_op_slice(t, y, tokens, d));
+		h = oom_rename(&f, h, y);
+	}
+	h = oom_rename(&f, h, oom_op_add(t, x, h));
+	x = oom_name(&f, oom_op_layer_norm(t, "layer_norm2", h, 0, true, true));
+	return oom_leave(&f, oom_op_add(t, h, oom_plain_mlp(t, x, "lin1", "lin2", s->act, ff, true)));
+}
+
+/* A convolution without a bias of n tokens an image. */
+static struct oom_val conv(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out, uint64_t each, uint64_t n)
+{
+	oom_tower_tokens(e, n ? n : 1);
+	return oom_op_conv(e->t, name, x, out, each, false, e->m_tokens, (struct oom_dim){out, "channels"});
+}
+
+static struct oom_val sam_neck(struct oom_emit *e, const struct sam *s, struct oom_val x)
+{
+	const uint64_t n = s->grid * s->grid;
+	struct oom_tape *t = e->t;
+
+	t->scope = "neck";
+	x = oom_op_layer_norm(t, "layer_norm1", conv(e, "conv1", x, s->out, s->d, n), 0, true, true);
+	return oom_op_layer_norm(t, "layer_norm2", conv(e, "conv2", x, s->out, 9 * s->out, n), 0, true, true);
+}
+
+/* Reads the tower of part i and emits it up to its neck. */
+static struct oom_val sam_run(struct oom_emit *e, size_t i, struct sam *s)
 {
 	struct oom_tape *t = e->t;
-	struct sam s = sam_read(r);
+	struct oom_dim d = {0, "hidden_size"};
+	uint8_t kind[DEEPEST];
+	uint64_t cut;
+	struct oom_val x, places = oom_none();
 
-	if (r->status || !s.n[HEAD] || !s.patch || !s.grid || !s.window ||
-	    s.layers > OOM_MAX_LAYERS ||
-	    s.channels > 65536 || s.window > 65536 || !s.n[FF]) {
-		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
-		return (struct sam){.n = {[OUT] = 1}};
-	}
-	if (oom_read_bool(r, "use_abs_pos", true))
-		oom_weight(t, "pos_embed", s.grid * s.grid, s.n[H]);
-	oom_weight_conv(t, "projection", s.n[H], s.channels * s.patch * s.patch, true);
-	s.n[PLACES] = 2 * s.window - 1;
-	oom_weight_stack(t, s.layers - s.whole, sam_layer, s.n);
-	s.n[PLACES] = 2 * s.grid - 1;
-	oom_weight_stack(t, s.whole, sam_layer, s.n);
-	oom_weight_rows(t, sam_neck, s.n);
-	return s;
+	*s = sam_read(&e->part[i]);
+	s->m_images = e->m_images;
+	for (size_t k = 0; k < DEEPEST; k++)
+		kind[k] = s->whole[k];
+	d.n = s->d;
+	cut = s->channels * s->patch * s->patch;
+	x = oom_pixel_values(t, e->m_images, s->grid * s->grid * cut);
+	if (e->merged)
+		t->pixels += (uint64_t)t->plan->images * s->grid * s->grid * cut;
+	t->scope = "embeddings";
+	oom_tower_tokens(e, s->grid * s->grid);
+	if (s->places)
+		places = oom_param(t, "pos_embed", s->grid * s->grid, s->d, 0);
+	x = oom_op_conv(t, "projection", x, s->d, cut, true, e->m_tokens, d);
+	if (s->places)
+		x = oom_op_add(t, x, oom_op_view(t, places, e->m_len, d));
+	x = oom_layers_sized(t, (uint32_t)s->layers, kind, block, s, sizeof(*s), x);
+	return sam_neck(e, s, x);
 }
 
-/* GotOcr2MultiModalProjector */
+/* GotOcr2MultiModalProjector: two convolutions halve the sides, which are padded by one. */
 struct oom_val oom_emit_sam(struct oom_emit *e)
 {
-	const uint64_t out = sam_encoder(e, &e->part[1]).n[OUT], d = e->a->d_model;
+	const uint64_t d = e->a->d_model;
+	struct sam s;
+	struct oom_val x = sam_run(e, 1, &s);
+	const uint64_t half = (s.grid + 1) / 2, quarter = (half + 1) / 2;
 
-	oom_weight_conv(e->t, "conv_upsampler1", 2 * out, out * 9, false);
-	oom_weight_conv(e->t, "conv_upsampler2", d, 2 * out * 9, false);
-	oom_weight_linear(e->t, "multimodal_projector", d, d, true);
-	return oom_none();
+	e->t->scope = "multi_modal_projector";
+	e->t->selection.part = OOM_PART_PROJECTOR;
+	x = conv(e, "conv_upsampler1", x, 2 * s.out, 9 * s.out, half * half);
+	x = conv(e, "conv_upsampler2", x, d, 18 * s.out, quarter * quarter);
+	e->t->selection.part = OOM_PART_TOWER;
+	return oom_project(e, "multimodal_projector", x, d, true);
 }
 
 /* DeepseekVLHybridModel: a SAM encoder beside SigLIP, each projected to half the width. */
@@ -91,9 +197,13 @@ struct oom_val oom_emit_hybrid(struct oom_emit *e)
 	uint64_t out;
 
 	oom_weight(t, "high_res_vision_alpha", 0, 1);
-	s = sam_encoder(e, &e->part[2]);
-	out = s.n[OUT];
-	oom_weight_rows(t, sam_neck, s.n);
+	oom_discard(t, sam_run(e, 2, &s));
+	out = s.out;
+	t->scope = "high_res_vision_neck";
+	oom_weight_conv(t, "conv1", out, s.d, false);
+	oom_weight_norm(t, "layer_norm1", out, true);
+	oom_weight_conv(t, "conv2", out, out * 9, false);
+	oom_weight_norm(t, "layer_norm2", out, true);
 	oom_weight_conv(t, "conv1", 2 * out, out * 9, false);
 	oom_weight_conv(t, "conv2", 4 * out, 2 * out * 9, false);
 	oom_tower_weights(e, 1, &w);
@@ -107,9 +217,13 @@ struct oom_val oom_emit_hybrid(struct oom_emit *e)
 struct oom_val oom_emit_formula(struct oom_emit *e)
 {
 	struct oom_reader *r = &e->part[1];
-	const uint64_t in = sam_encoder(e, r).n[OUT], mid =
-		oom_read_count_or(r, "post_conv_mid_channels", 512),
+	const uint64_t mid = oom_read_count_or(r, "post_conv_mid_channels", 512),
 		       out = oom_read_count_or(r, "post_conv_out_channels", 1024);
+	struct sam s;
+	uint64_t in;
+
+	oom_discard(e->t, sam_run(e, 1, &s));
+	in = s.out;
 
 	oom_weight_conv(e->t, "conv1", mid, in * 9, false);
 	oom_weight_conv(e->t, "conv2", out, mid * 9, false);
