@@ -46,6 +46,52 @@ def stacked(cfg, frames):
     return FRAMES // 2 * a.hidden_size // a.intermediate_size
 
 
+def quarters(cfg, frames):
+    return ((frames - 1) // 2 + 1) // 4
+
+
+def heard(n_window, each):
+    """Recordings as they are, with a mask; features of so many frames (the thinkers of Qwen's Omni)."""
+    def batch(cfg, b, s, seconds, dt):
+        frames = 100 * seconds
+        FEATURES["of each"] = [frames]
+        d = tokens(b, s, 1, each(frames))
+        d["input_features"] = torch.rand(b, MELS, frames).to(dt)
+        d["feature_attention_mask"] = torch.tensor([[1] * frames] * b)
+        return d
+    return batch
+
+
+def chunks_are_known():
+    """How recordings are cut is read from their lengths, which the emulation does not hold."""
+    import transformers.models.qwen2_5_omni.modeling_qwen2_5_omni as two
+    import transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe as three
+
+    def cut(features, lengths, n_window, kwargs=None):
+        frames = FEATURES["of each"][0]
+        n = [min(2 * n_window, frames - at) for at in range(0, frames, 2 * n_window)] * lengths.shape[0]
+        parts = features.T.split(n, dim=0)
+        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True).transpose(1, 2), torch.tensor(n)
+
+    def pairs(lengths, kwargs=None):
+        half = (FEATURES["of each"][0] - 1) // 2 + 1
+        return torch.tensor([half * j + 2 * i for j in range(lengths.shape[0]) for i in range(half // 2)])
+
+    def bounds(chunks, lengths, n_window_infer, n_window, kwargs=None):
+        n, window, at = eighths(FEATURES["of each"][0]), eighths(2 * n_window) * (n_window_infer // (2 * n_window)), [0]
+        for _ in range(lengths.shape[0]):
+            at += [at[-1] + min(window * (i + 1), n) for i in range(-(-n // window))]
+        return torch.tensor(at, dtype=torch.int32)
+
+    two.chunk_and_pad_features = three.chunk_and_pad_features = cut
+    two.get_pool_indices, three.get_audio_cu_seqlens = pairs, bounds
+
+
+def eighths(frames):
+    rest = (frames % 100 - 1) // 2 + 1
+    return ((rest - 1) // 2 + 1 - 1) // 2 + 1 + frames // 100 * 13
+
+
 def model(name, batch, text, audio, **config):
     MODELS[name] = (dict(config, model_type=name, text_config=dict(TEXT, **text), audio_config=audio), batch)
 
@@ -58,11 +104,31 @@ model("voxtral", windows(None, stacked), dict(model_type="llama"), dict(NAMED, m
       audio_token_id=IMAGE)
 
 
+model("glmasr", windows("input_features_mask", quarters), dict(model_type="llama"),
+      dict(NAMED, model_type="glmasr_encoder", num_key_value_heads=2, intermediate_size=768,
+           max_position_embeddings=FRAMES // 2), audio_token_id=IMAGE)
+model("musicflamingo", windows("input_features_mask", pooled), dict(model_type="qwen2"),
+      dict(NAMED, model_type="audioflamingo3_encoder"), audio_token_id=IMAGE)
+OMNI = dict(HEARS, d_model=192, encoder_layers=3, encoder_attention_heads=4, encoder_ffn_dim=384, n_window=50, output_dim=256)
+SEES = dict(images.DEEP, fullatt_block_indexes=[1])
+TOKENS = dict(image_token_id=2002, image_token_index=2002, video_token_id=2003, audio_token_id=IMAGE, vision_start_token_id=2004,
+              audio_start_token_id=2006)
+model("qwen2_5_omni_thinker", heard(50, lambda n: ((n - 1) // 2 + 1 - 2) // 2 + 1),
+      dict(model_type="qwen2_5_omni_text", rope_parameters=images.AXES), dict(OMNI, model_type="qwen2_5_omni_audio_encoder"),
+      vision_config=dict(SEES, model_type="qwen2_5_omni_vision_encoder"), **TOKENS)
+model("qwen3_omni_moe_thinker", heard(50, eighths),
+      dict(images.SPARSE, model_type="qwen3_omni_moe_text", head_dim=64, rope_parameters=images.AXES),
+      dict(OMNI, model_type="qwen3_omni_moe_audio_encoder", downsample_hidden_size=32, n_window_infer=200, conv_chunksize=500),
+      vision_config=dict(images.DEEP, model_type="qwen3_omni_moe_vision_encoder", deepstack_visual_indexes=[0, 1],
+                         num_position_embeddings=64), **TOKENS)
+
+
 def run(name, i, backend):
     config, batch = MODELS[name]
     step, seconds = dict(images.STEPS[i]), SECONDS[i]
     step.pop("images", 1)
-    spec = M.normalise(dict(step, config=config, task="seq2seq", seq_len=256, id="%s-%d" % (name, i), model=name,
+    task = "image-text" if "vision_config" in config else "seq2seq"
+    spec = M.normalise(dict(step, config=config, task=task, seq_len=256, id="%s-%d" % (name, i), model=name,
                             optimizer="adamw"))
 
     def make_batch(spec, cfg, be):
@@ -78,8 +144,10 @@ def run(name, i, backend):
 
 
 def prepared_here():
-    return images.prepared({"seq2seq": transformers.AutoModelForSeq2SeqLM})
+    return images.prepared({"seq2seq": transformers.AutoModelForSeq2SeqLM, "image-text": transformers.AutoModelForImageTextToText})
 
 
 if __name__ == "__main__":
-    images.measure(prepared_here(), "audio_seconds", MODELS, run, len(images.STEPS))
+    backend = prepared_here()
+    chunks_are_known()
+    images.measure(backend, "audio_seconds", MODELS, run, len(images.STEPS))

@@ -138,7 +138,8 @@ static void what_is_counted(void **state)
 		{"gemma4", false, true, ", \"vision_config\": {}"},
 		{"florence2", false, false, ""}, {"qwen2_audio", false, false, ""}, {"llava", true, false, ""},
 		{"qwen2_audio", true, true, ""}, {"voxtral", true, true, ""}, {"audioflamingo3", true, true, ""},
-		{"granite_speech", true, false, ""},
+		{"granite_speech", true, false, ""}, {"glmasr", true, true, ""},
+		{"qwen2_5_omni_thinker", true, true, ""}, {"qwen3_omni_moe_thinker", true, true, ""},
 	};
 
 	(void)state;
@@ -164,6 +165,32 @@ static void what_is_counted(void **state)
 }
 
 /* Forty seconds are two windows of thirty, of which Qwen2-Audio has 750 and 250 tokens (_get_feat_extract_output_lengths). */
+/* A thinker that sees and hears takes more than one that does either; what each makes stays as it is. */
+static void images_beside_audio(void **state)
+{
+	static const char *const types[] = {"qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		struct oom_plan p = small();
+		struct oom_eval sees, hears, both;
+		char json[80];
+
+		p.precision = OOM_BF16;
+		p.seq_len = 2048;
+		snprintf(json, sizeof(json), "{\"model_type\": \"%s\"}", types[i]);
+		p.images = 1;
+		sees = must(json, &p);
+		p.audio_seconds = 4;
+		both = must(json, &p);
+		p.images = 0;
+		hears = must(json, &p);
+		assert_true(both.grad_bytes > sees.grad_bytes && both.grad_bytes > hears.grad_bytes);
+		assert_true(both.saved_bytes > sees.saved_bytes && both.saved_bytes > hears.saved_bytes);
+		assert_string_equal(both.warning, "");
+	}
+}
+
 static void audio_needs_room(void **state)
 {
 	struct oom_plan p = small();
@@ -226,6 +253,7 @@ int main(void)
 		cmocka_unit_test(towers_without_images),
 		cmocka_unit_test(images_cost),
 		cmocka_unit_test(what_is_counted),
+		cmocka_unit_test(images_beside_audio),
 		cmocka_unit_test(audio_needs_room),
 		cmocka_unit_test(refusals),
 	};

@@ -46,7 +46,8 @@ static struct oom_emit emission(struct oom_tape *t, const struct oom_arch *a)
 	const struct oom_vlm *v = a->vlm;
 	struct oom_emit e = {
 		.t = t, .a = a, .v = v, .outer = v->outer,
-		.images = (v->kind->flags & OOM_VLM_AUDIO ? t->plan->audio_seconds : t->plan->images) > 0};
+		.images = (v->kind->flags & OOM_VLM_AUDIO ? t->plan->audio_seconds : t->plan->images) > 0 ||
+			  (v->kind->flags & OOM_VLM_HEARS && t->plan->audio_seconds > 0)};
 
 	for (size_t i = 0; i < v->n_parts; i++)
 		e.part[i] = v->part[i].rd;
@@ -230,24 +231,41 @@ static struct oom_val features(struct oom_emit *e)
 }
 
 /* inputs_embeds.masked_scatter(input_ids == image token, features). */
+static struct oom_val scattered(struct oom_emit *e, struct oom_val x, struct oom_val f)
+{
+	const struct oom_dim d = {x.width, x.text};
+	struct oom_tape *t = e->t;
+
+	t->scope = "model";
+	e->tokens = oom_name(e->output, oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8));
+	x = oom_op_masked(t, "masked_scatter", x, e->tokens);
+	return oom_op_add_inplace(t, x, oom_op_expand(t, f, t->m_bs, d));
+}
+
+void oom_merge_before(struct oom_emit *e, struct oom_val f)
+{
+	f = oom_name(e->output, oom_op_cast(e->t, f, (enum oom_dtype)e->words.dt));
+	e->words = scattered(e, e->words, f);
+}
+
 static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 {
 	struct oom_emit *e = ctx;
 	const struct oom_dim d = {x.width, x.text};
 	const unsigned flags = e->v->kind->flags;
-	struct oom_val f = flags & OOM_VLM_FIRST ? e->features : features(e);
+	struct oom_val f;
 
+	e->words = x;
+	f = flags & OOM_VLM_FIRST ? e->features : features(e);
 	if (oom_is_none(f))
 		return x;
+	x = e->words;
 	f = oom_op_cast(t, f, (enum oom_dtype)x.dt);
 	if (flags & OOM_VLM_LIST)
 		f = oom_op_copy(t, "cat", f);
 	check_length(t, f, d.n);
 	f = e->features = oom_name(e->output, f);
-	t->scope = "model";
-	e->tokens = oom_name(e->output, oom_new(t, "image tokens", t->m_bs, D(1), OOM_U8));
-	x = oom_op_masked(t, "masked_scatter", x, e->tokens);
-	x = oom_op_add_inplace(t, x, oom_op_expand(t, f, t->m_bs, d));
+	x = scattered(e, x, f);
 	if (flags & OOM_VLM_FLATLY)
 		x = oom_name(e->output, x);     /* inputs_embeds */
 	if (e->n_deep || !(flags & OOM_VLM_FLATLY))
@@ -293,7 +311,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		t->merge = merge;
 		/* cppcheck-suppress autoVariables ; given up below, before this returns */
 		t->merge_ctx = &e;
-		t->token_types = flags & (OOM_VLM_TYPES | OOM_VLM_KINDS);
+		t->token_types = flags & (OOM_VLM_TYPES | OOM_VLM_KINDS) && (t->plan->images > 0 || !(flags & OOM_VLM_HEARS));
 		t->typed_mask = flags & OOM_VLM_TYPES;
 		if (!(flags & OOM_VLM_EXACT))
 			t->warning = flags & OOM_VLM_AUDIO ?
@@ -306,7 +324,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 				     "also takes the tower's activations and, where the tower trains, its "
 				     "gradients and optimizer state";
 	}
-	if (flags & OOM_VLM_AUDIO ? t->plan->images > 0 : t->plan->audio_seconds > 0)
+	if (flags & OOM_VLM_AUDIO ? t->plan->images > 0 : t->plan->audio_seconds > 0 && !(flags & OOM_VLM_HEARS))
 		t->warning = flags & OOM_VLM_AUDIO ? "images are not counted for this model type: the run takes more" :
 						     "audio is not counted for this model type: the run takes more";
 	t->scope = "";

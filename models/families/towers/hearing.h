@@ -14,6 +14,9 @@ struct oom_hearing {
 	bool masked;            /* a mask of the frames comes along */
 	bool pooled;            /* pairs of states are averaged, before the last norm */
 	bool cast;              /* positions are added in the convolutions' type */
+	/* GLM-ASR's: a part of every head is turned, so many elements; 0: positions are a table.  Fewer heads of keys and
+	 * values; softmax in fp32, nothing scaled or copied before it. */
+	uint64_t turned, kv_heads;
 };
 /* From the batch's recordings to e->m_tokens x d. */
 struct oom_val oom_hear(struct oom_emit *e, const struct oom_hearing *h);

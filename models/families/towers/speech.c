@@ -3,7 +3,7 @@
  * A step on text alone holds them without running them, which is how AutoModelForSeq2SeqLM trains
  * these types on token ids. Reference: transformers 5.12,
  * models/{qwen2_audio,voxtral,voxtral_realtime,audioflamingo3,musicflamingo,glmasr,
- * granite_speech,vibevoice_asr,qwen2_5_omni,qwen3_omni_moe}/modeling_*.py. */
+ * granite_speech,vibevoice_asr}/modeling_*.py. */
 #include "hearing.h"
 #include "projector.h"
 #include "resamplers.h"
@@ -35,7 +35,6 @@ static uint64_t size_of(struct oom_reader *r, const char *name, const char *othe
 struct whisper {
 	double rope;                    /* share of a head that turns, where no key says so; 0: a table of positions */
 	bool realtime;                  /* gated, RMS norms, heads of a width of their own */
-	bool grouped;                   /* fewer heads of keys and values */
 };
 struct sizes {
 	uint64_t d, ff;
@@ -55,11 +54,6 @@ static struct sizes whisper(struct oom_emit *e, struct whisper kind)
 	if (kind.realtime)
 		n[KV] = n[INNER] = oom_read_count_or(r, "head_dim", 64) *
 				   size_of(r, "encoder_attention_heads", "num_attention_heads");
-	if (kind.grouped) {
-		const uint64_t heads = oom_read_count(r, "num_attention_heads", 1);
-
-		n[KV] = s.d / heads * oom_read_count_or(r, "num_key_value_heads", heads);
-	}
 	oom_weight_conv(t, "conv1", s.d, mel * 3, true);
 	oom_weight_conv(t, "conv2", s.d, s.d * 3, true);
 	if (kind.rope > 0) {                    /* inv_freq and original_inv_freq */
@@ -104,10 +98,10 @@ static struct oom_hearing hearing(struct oom_emit *e)
 				.layers = size_of(r, "encoder_layers", "num_hidden_layers"),
 				.heads = size_of(r, "encoder_attention_heads", "num_attention_heads"),
 				.mels = oom_read_count(r, "num_mel_bins", 1),
-				.positions = oom_read_count(r, "max_source_positions", 1),
+				.positions = size_of(r, "max_source_positions", "max_position_embeddings"),
 				.dropout = oom_read_real(r, "dropout", 0), .act_dropout = oom_read_real(r, "activation_dropout", 0),
 				.attn_dropout = oom_read_real(r, "attention_dropout", 0),
-				.act = oom_read_act(r, "activation_function", "gelu")};
+				.act = oom_read_act(r, oom_read_key(r, "hidden_act") ? "hidden_act" : "activation_function", "gelu")};
 
 	if (r->status || h.positions > 1 << 24 || h.layers > OOM_MAX_LAYERS || h.heads > h.d || h.d > 1 << 24 || h.mels > 1 << 16) {
 		oom_read_fail(r, "the audio tower's sizes (%s) make no model", r->prefix);
@@ -119,21 +113,27 @@ static struct oom_hearing hearing(struct oom_emit *e)
 	return h;
 }
 
-/* Of a window's states those that stand for its frames: what the processor made placeholders for
- * (_get_feat_extract_output_lengths). */
-static struct oom_val heard(struct oom_emit *e, const struct oom_hearing *h, struct oom_val x)
+/* x[mask]: so many states of every sample. */
+static struct oom_val kept_of(struct oom_emit *e, struct oom_val x, uint64_t n)
 {
-	const uint64_t half = (h->rest - 1) / 2 + 1, rest = half < 2 ? 1 : (half - 2) / 2 + 1,
-		       all = (h->windows - 1) * ((h->positions - 2) / 2 + 1) + rest;
 	const struct oom_dim w = {x.width, x.text};
 	struct oom_tape *t = e->t;
 	struct oom_frame f = {.t = t};
 	struct oom_val index;
 
 	x = oom_arg(&f, x);
-	e->m_tokens = oom_len_const(t, t->m_b, all);
+	e->m_tokens = oom_len_const(t, t->m_b, n ? n : 1);
 	index = oom_name(&f, oom_new(t, "nonzero", e->m_tokens, D(2), OOM_I64));
 	return oom_leave(&f, oom_op_gather(t, "index", x, index, e->m_tokens, w));
+}
+
+/* Of a window's states those that stand for its frames: what the processor made placeholders for
+ * (_get_feat_extract_output_lengths). */
+static struct oom_val heard(struct oom_emit *e, const struct oom_hearing *h, struct oom_val x)
+{
+	const uint64_t half = (h->rest - 1) / 2 + 1, rest = half < 2 ? 1 : (half - 2) / 2 + 1;
+
+	return kept_of(e, x, (h->windows - 1) * ((h->positions - 2) / 2 + 1) + rest);
 }
 
 static struct oom_val projected(struct oom_emit *e, const char *name, struct oom_val x, bool bias)
@@ -218,70 +218,27 @@ struct oom_val oom_emit_voxtral_realtime(struct oom_emit *e)
 	return oom_none();
 }
 
+/* Neighbouring states side by side, as wide as the feed-forward, of which those that are padding are left out. */
 struct oom_val oom_emit_glmasr(struct oom_emit *e)
 {
-	const struct sizes s = whisper(e, (struct whisper){.rope = 0.5, .grouped = true});
+	struct oom_reader *r = &e->part[1];
+	struct oom_hearing h = hearing(e);
+	struct oom_frame f = {.t = e->t};
+	const double share = oom_read_real(r, "rope_parameters.partial_rotary_factor", 0.5);
+	const uint64_t each = h.ff / h.d ? h.ff / h.d : 1;
+	struct oom_val x;
 
-	return two_layers(e, s.ff, 2 * e->a->d_model, true);
-}
-
-/* ---- Qwen2_5OmniAudioEncoder, Qwen3OmniMoeAudioEncoder: such layers, and a vision tower ---- */
-
-static uint64_t omni_layers(struct oom_emit *e, bool k_bias)
-{
-	struct oom_reader *r = &e->part[2];
-	const uint64_t d = oom_read_count(r, "d_model", 1), layers =
-		oom_read_count(r, "encoder_layers", 0);
-	const uint64_t n[] = {[YES] = 1, [H] = d, [FF] = oom_read_count(r, "encoder_ffn_dim", 1),
-			      [INNER] = d,
-			      [KV] = d, [KEYS] = k_bias, [FC] = 1, [GATED] = 0, [LAYER] = 1};
-
-	if (!r->status)
-		oom_weight_stack(e->t, layers, whisper_layer, n);
-	oom_weight_norm(e->t, "ln_post", d, true);
-	/* sinusoids of all places (SinusoidsPositionEmbedding) */
-	oom_buffer(e->t, oom_read_count_or(r, "max_source_positions", 1500) * d, OOM_F32);
-	return d;
-}
-
-struct oom_val oom_emit_omni(struct oom_emit *e)
-{
-	struct oom_tape *t = e->t;
-	struct oom_reader *r = &e->part[2];
-	const uint64_t bins = oom_read_count_or(r, "num_mel_bins", 128), d =
-		oom_read_count(r, "d_model", 1),
-		       out = oom_read_count(r, "output_dim", 1);
-	struct oom_weights idle;
-
-	oom_weights_begin(t, &idle);
-	oom_weight_conv(t, "conv1", d, bins * 3, true);
-	oom_weight_conv(t, "conv2", d, d * 3, true);
-	oom_weight(t, "audio_bos_eos_token", 2, out);
-	oom_weight_linear(t, "proj", omni_layers(e, false), out, true);
-	oom_weights_end(t, &idle);
-	return r->status ? oom_none() : oom_emit_qwen(e);
-}
-
-struct oom_val oom_emit_omni3(struct oom_emit *e)
-{
-	struct oom_tape *t = e->t;
-	struct oom_reader *r = &e->part[2];
-	const uint64_t bins = oom_read_count_or(r, "num_mel_bins", 128), out =
-		oom_read_count(r, "output_dim", 1),
-		       c = oom_read_count_or(r, "downsample_hidden_size", 480);
-	struct oom_weights idle;
-	uint64_t d;
-
-	oom_weights_begin(t, &idle);
-	d = omni_layers(e, true);
-	oom_weight_conv(t, "conv2d1", c, 9, true);
-	oom_weight_conv(t, "conv2d2", c, c * 9, true);
-	oom_weight_conv(t, "conv2d3", c, c * 9, true);
-	oom_weight_linear(t, "conv_out", c * ((((bins + 1) / 2 + 1) / 2 + 1) / 2), d, false);
-	oom_weight_linear(t, "proj1", d, d, true);
-	oom_weight_linear(t, "proj2", d, out, true);
-	oom_weights_end(t, &idle);
-	return r->status ? oom_none() : oom_emit_qwen(e);
+	h.turned = (uint64_t)((double)(h.d / h.heads) * (share > 0 && share <= 1 ? share : 0.5));
+	h.turned += h.turned == 0;
+	h.kv_heads = oom_read_count_or(r, "num_key_value_heads", h.heads);
+	h.masked = true;
+	x = oom_name(&f, oom_hear(e, &h));
+	e->m_tokens = oom_len_const(e->t, e->m_images, h.positions / each ? h.positions / each : 1);
+	x = oom_op_view(e->t, x, e->m_tokens, (struct oom_dim){h.ff, "intermediate_size"});
+	e->t->scope = "multi_modal_projector";
+	x = oom_project(e, "linear_1", x, 2 * e->a->d_model, true);
+	x = oom_name(&f, projected(e, "linear_2", oom_activation(e->t, oom_projector_act(e), x), true));
+	return oom_leave(&f, kept_of(e, x, (h.windows - 1) * (h.positions / 4) + ((h.rest - 1) / 2 + 1) / 4));
 }
 
 /* ---- Granite Speech: a conformer and a Q-Former ---- */

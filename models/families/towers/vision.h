@@ -51,6 +51,7 @@ struct oom_emit {
 	struct oom_frame *output;               /* of the model, which holds the features */
 	struct oom_val tokens;                  /* which of the tokens are an image's */
 	struct oom_val features;                /* and what stands there */
+	struct oom_val words;                   /* the embedded words that they are merged with */
 	/* features of inner layers, which are added behind the text's first ones (deepstack.c) */
 	struct oom_val deep[OOM_DEEPEST];
 	uint32_t n_deep;
@@ -128,6 +129,9 @@ struct oom_val oom_plain_layers(struct oom_tape *t, uint64_t n, const uint8_t *k
 /* The vision tower of Gemma 4 and its embedder (gemma4_vision.c). */
 struct oom_val oom_gemma4_vision(struct oom_emit *e);
 
+/* Merges features of another kind (audio) with the words, ahead of those that the emission returns (vlm.c). */
+void oom_merge_before(struct oom_emit *e, struct oom_val f);
+
 /* Has the text model add the features of inner layers, once its embeddings are there (deepstack.c). */
 void oom_deepstack(struct oom_emit *e);
 
@@ -161,6 +165,7 @@ enum {
 	/* the step takes mm_token_type_ids, of which places in three axes are made (modeling_qwen2_vl.py get_rope_index) */
 	OOM_VLM_KINDS = 1024,
 	OOM_VLM_FLATLY = 2048, /* no model within the model: what is made of images has names until the loss is there */
+	OOM_VLM_HEARS = 65536, /* takes audio beside images */
 	OOM_VLM_FIRST = 32768, /* images come before the words are embedded */
 	OOM_VLM_OUTSIDE = 16384, /* the loss is made outside of the causal model, which has returned its logits */
 	OOM_VLM_DROPS = 8192, /* the model within the model does not return the features */

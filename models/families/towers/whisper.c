@@ -9,8 +9,32 @@
 struct layer {
 	struct oom_hearing h;
 	struct oom_val mask;
+	struct oom_rope rope;
 	uint16_t m_tokens, m_len;
 };
+
+/* GlmAsrAttention: heads turned in part by the places of their frames. */
+static struct oom_val turned_attention(struct oom_frame *caller, const struct layer *l, struct oom_val x)
+{
+	const uint64_t head = l->h.d / l->h.heads;
+	const struct oom_dim d = {x.width, x.text}, kv = {head * l->h.kv_heads, "n_kv_heads * head_dim"};
+	struct oom_attn at = {.heads = l->h.heads, .kv_heads = l->h.kv_heads, .d = head, .dv = head, .scale_after = true,
+			      .mq = l->m_tokens, .mk = l->m_tokens, .sk = l->m_len, .mask = oom_none(),
+			      .kv_from = oom_none(), .caller = caller, .dropout = l->h.attn_dropout};
+	struct oom_tape *t = caller->t;
+	struct oom_frame f = {.t = t};
+	struct oom_val q, k, v;
+
+	x = oom_arg(&f, x);
+	q = oom_op_heads(t, oom_op_linear(t, "q_proj", x, d, OOM_BIAS));
+	k = oom_op_heads(t, oom_op_linear(t, "k_proj", x, kv, 0));
+	v = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "v_proj", x, kv, OOM_BIAS)));
+	oom_rope_pair(t, &q, &k, &l->rope, l->h.heads, l->h.kv_heads, head, l->h.turned);
+	q = oom_name(&f, q);
+	k = oom_name(&f, k);
+	x = oom_op_linear(t, "o_proj", oom_attention_core(t, &at, q, k, v), d, OOM_BIAS);
+	return oom_leave(&f, x);
+}
 
 /* q_proj(x) * scale, k and v are each made contiguous as heads; the kernel scales by one. */
 static struct oom_val attention(struct oom_frame *caller, const struct layer *l, struct oom_val x)
@@ -41,7 +65,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	struct oom_val h;
 
 	(void)i;
-	h = oom_name(&f, attention(&f, l, oom_op_layer_norm(t, "self_attn_layer_norm", x, 0, true, true)));
+	h = oom_op_layer_norm(t, "self_attn_layer_norm", x, 0, true, true);
+	h = oom_name(&f, l->h.turned ? turned_attention(&f, l, h) : attention(&f, l, h));
 	h = oom_rename(&f, h, oom_op_dropout(t, h, l->h.dropout));
 	x = oom_rename(&f, h, oom_op_add(t, x, h));
 	h = oom_op_layer_norm(t, "final_layer_norm", x, 0, true, true);
@@ -49,7 +74,7 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	h = oom_op_linear(t, "fc2", oom_op_dropout(t, h, l->h.act_dropout), d, OOM_BIAS);
 	h = oom_name(&f, oom_op_dropout(t, h, l->h.dropout));
 	x = oom_rename(&f, h, oom_op_add(t, x, h));
-	if (x.dt == OOM_DT_F16)                 /* clamped to the type's largest numbers */
+	if (x.dt == OOM_DT_F16 && !l->h.turned)                 /* clamped to the type's largest numbers */
 		x = oom_rename(&f, x, oom_op_unary(t, OOM_CLAMP, x));
 	return oom_leave(&f, x);
 }
@@ -70,6 +95,11 @@ static struct oom_val stem(struct oom_frame *f, struct oom_emit *e, const struct
 	}
 	x = oom_op_unary(t, OOM_GELU, oom_op_conv1d(t, "conv1", x, &conv1, frames));
 	x = oom_op_unary(t, OOM_GELU, oom_op_conv1d(t, "conv2", x, &conv2, e->m_tokens));
+	if (h->turned) {                        /* inv_freq and original_inv_freq */
+		oom_buffer(t, h->turned / 2, OOM_F32);
+		oom_buffer(t, h->turned / 2, OOM_F32);
+		return x;
+	}
 	x = oom_name(f, x);
 	t->scope = "embed_positions";
 	pos = oom_param(t, "weight", h->positions, h->d, OOM_P_FROZEN | OOM_P_EMBEDDING | OOM_P_UNUSED);
@@ -100,6 +130,14 @@ struct oom_val oom_hear(struct oom_emit *e, const struct oom_hearing *h)
 	oom_tower_tokens(e, h->positions);
 	t->scope = "audio_tower";
 	x = oom_op_dropout(t, stem(&f, e, h), h->dropout);
+	if (h->turned) {
+		const struct oom_dim part = {h->turned, "rotary_dim"};
+
+		x = oom_name(&f, x);            /* inputs_embeds */
+		l.rope.cos = oom_new(t, "cos", e->m_len, part, (enum oom_dtype)x.dt);
+		l.rope.sin = oom_new(t, "sin", e->m_len, part, (enum oom_dtype)x.dt);
+		l.rope = oom_name_tables(&f, l.rope);
+	}
 	l.mask = oom_name_shared(&f, mask_of(e, h));
 	l.m_tokens = e->m_tokens;
 	l.m_len = e->m_len;
