@@ -123,7 +123,7 @@ static struct oom_val attend(struct oom_tape *t, const struct oom_attn *a, struc
 	struct oom_sdpa s = {.heads = a->heads, .kv_heads = a->kv_heads, .d = a->d, .dv = a->dv,
 			     .mq = a->mq, .mk = a->mk, .sk = a->sk,
 			     .sq = a->mq == a->mk ? a->sk : a->mq == t->m_bs ? t->m_s : OOM_MONO_ONE,
-			     .causal = a->causal,
+			     .causal = a->causal, .across = a->across,
 			     .gqa = true, .dropout = t->train ? a->dropout : 0};
 	struct oom_frame f = {.t = t};
 	struct oom_val y;

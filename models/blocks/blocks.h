@@ -52,6 +52,7 @@ struct oom_attn {
 	struct oom_rope *rope;          /* NULL: none */
 	uint64_t rot_dim;               /* 0 = d */
 	struct oom_val mask;            /* none, or the layer's mask (kept) */
+	bool across;                    /* elements of a head do not lie side by side */
 	bool causal, qkv_bias, o_bias, qk_norm, qk_norm_full, qk_norm_late;
 	enum oom_norm norm;
 	double dropout, softcap;

@@ -346,6 +346,7 @@ struct oom_sdpa {
 	uint16_t sk;            /* length of the keys alone (monomial) */
 	uint16_t sq;            /* length of the queries alone; OOM_MONO_ONE: unknown */
 	bool causal, gqa;
+	bool across;            /* elements of a head do not lie side by side: fused kernels refuse them */
 	double dropout;
 };
 /* scaled_dot_product_attention: chooses the kernel as a CUDA build does on sm80, and runs it.  mask may be absent

@@ -273,6 +273,8 @@ static struct oom_val choose(struct oom_tape *t, const struct oom_val arg[4],
 	 * before Volta nothing */
 	const uint64_t align = is_half(q) ? sm >= 7 ? 8 : 1 : sm >= 8 ? 4 : 1;
 
+	if (a->across)
+		return math(t, q, k, v, mask, a);
 	if (sm >= 8 && is_half(q) && oom_is_none(mask) && a->d == a->dv && a->d <= 256 &&
 	    (same || a->gqa)) {
 		count(t, a, false, false);

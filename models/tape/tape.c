@@ -93,7 +93,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->behind = (struct oom_behind){.n = 0};
 	t->crossed = (struct oom_crossed){.there = false};
 	t->pixels = t->pixel_mask = t->token_mask = 0;
-	t->token_types = t->typed_mask = t->loss_outside = false;
+	t->token_types = t->typed_mask = t->loss_outside = t->outer_head = false;
 	t->amp = false;
 	t->leaf = (struct oom_leaf){.x = oom_none(), .copy = oom_none()};
 	t->adapter = (struct oom_embedding_adapter){.a = oom_none()};

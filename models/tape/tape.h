@@ -154,6 +154,7 @@ struct oom_tape {
 	/* masks are made whatever a kernel could do without, for images are attended both ways */
 	bool typed_mask;
 	uint8_t shift;          /* enum oom_shift: how the class aligns logits and labels */
+	bool outer_head;        /* two stacks have the head and the loss of a causal model around them (Florence 2) */
 	bool loss_outside;      /* of the causal model, whose last hidden states are gone by then */
 	const char *scope;
 	uint16_t m_b, m_s, m_bs, m_bss;

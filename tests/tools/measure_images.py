@@ -342,7 +342,7 @@ STEPS = (dict(precision="bf16", attn="sdpa", micro_batch=2),
 
 FRAMES = {"instructblipvideo": 4}       # images of a video
 WRITTEN_OUT = ("blip-2", "instructblip", "instructblipvideo", "got_ocr2", "pp_chart2table")    # have no other attention, or not in all parts
-SIDES = {"gemma4": 126, "got_ocr2": 256, "pp_chart2table": 256}        # pixels of an image where SIDE does not fit
+SIDES = {"gemma4": 126, "got_ocr2": 256, "pp_chart2table": 256, "florence2": 128}        # pixels of an image where SIDE does not fit
 
 
 def run(name, i, backend):

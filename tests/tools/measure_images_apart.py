@@ -9,6 +9,7 @@ import transformers.masking_utils as masks
 from torch.utils._mode_utils import no_dispatch
 
 import measure_images as images
+import fakecuda
 from measure_images import AXES, CLIP, DEEP, GRID, IMAGE, PATCH, SIDE, SPARSE, VIT, cut, flat, model, pixels, tokens
 
 
@@ -39,6 +40,18 @@ def ones_are_known():
     torch.ones, torch.ones_like, masks._ignore_bidirectional_mask_sdpa = ones, ones_like, ignore
 
 
+def kernels_refuse_strides():
+    """Fused kernels want the elements of a head side by side (check_last_dim_stride_equals_1, sdp_utils.cpp)."""
+    chosen = fakecuda.cuda_sdpa
+
+    def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+        if any(x.shape[-1] > 1 and x.stride(-1) != 1 for x in (query, key, value)):
+            return torch.ops.aten._scaled_dot_product_attention_math.default(
+                query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa)[0]
+        return chosen(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    fakecuda.cuda_sdpa = sdpa
+
+
 # ---- batches ----
 
 def instructed(cfg, b, s, n, dt):
@@ -59,6 +72,12 @@ def patches(cfg, b, s, n, dt):
     d = tokens(b, s, n, GRID ** 2)
     d["image_patches"] = torch.rand(b, n * GRID ** 2, 3 * PATCH ** 2).to(dt)
     return d
+
+
+def encoded(cfg, b, s, n, dt):
+    """Features in the text of an encoder (Florence 2), of a map a 32nd of the image's side, and their mean."""
+    side = images.SIDES["florence2"]
+    return pixels(tokens(b, s, n, (side // 32) ** 2 + 1), dt, b * n, 3, side, side)
 
 
 def stills(cfg, b, s, n, dt):
@@ -102,14 +121,23 @@ def windowed():
     model("pp_chart2table", images.squares(16, 256), dict(model_type="qwen2"), dict(sees, model_type="got_ocr2_vision"), **BOTH)
 
 
+def mapped():
+    text = dict(model_type="bart", d_model=256, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=512, decoder_ffn_dim=512,
+                encoder_attention_heads=4, decoder_attention_heads=4)
+    sees = dict(model_type="florence_vision", depths=[1, 1, 2, 1], embed_dim=[32, 64, 128, 256], num_heads=[1, 2, 4, 8],
+                num_groups=[1, 2, 4, 8], window_size=5, projection_dim=256)
+    model("florence2", encoded, text, sees, image_token_id=IMAGE)
+
+
 def towerless():
     model("fuyu", patches, dict(model_type="persimmon", num_key_value_heads=4), None, image_token_id=IMAGE,
           patch_size=PATCH, image_size=SIDE, hidden_size=256)
 
 
 def main():
-    for table in (moving, asked, windowed, towerless):
+    for table in (moving, asked, windowed, mapped, towerless):
         table()
+    kernels_refuse_strides()
     backend = images.prepared()
     ones_are_known()
     images.measure(backend, "images", images.MODELS, images.run, len(images.STEPS))

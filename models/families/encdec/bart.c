@@ -186,7 +186,7 @@ static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, stru
 			      struct oom_val embed, uint16_t m_bt)
 {
 	const enum oom_dtype dt = buffer_type(t, embed);
-	const bool bias = bart_of(a)->kind.logit_bias;
+	const bool bias = bart_of(a)->kind.logit_bias && !t->outer_head;
 
 	if (bias)
 		oom_buffer(t, a->vocab, dt);
@@ -195,7 +195,7 @@ static struct oom_val lm_tail(struct oom_tape *t, const struct oom_arch *a, stru
 	x = oom_lm_head(t, a, x, embed, "lm_head", false);
 	if (bias)
 		x = oom_op_add(t, x, oom_input(t, "final_logits_bias", OOM_MONO_ONE, a->vocab, dt));
-	return oom_plain_lm_loss(t, x, false, m_bt);
+	return t->outer_head ? oom_causal_lm_loss(t, a, x) : oom_plain_lm_loss(t, x, false, m_bt);
 }
 
 /* Tasks that the type has not. */

@@ -268,6 +268,8 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	x = scattered(e, x, f);
 	if (flags & OOM_VLM_FLATLY)
 		x = oom_name(e->output, x);     /* inputs_embeds */
+	else if (flags & OOM_VLM_HEAD)          /* the same, until both stacks are through */
+		x = e->words = oom_name(e->output, x);
 	if (e->n_deep || !(flags & OOM_VLM_FLATLY))
 		oom_deepstack(e);
 	return x;
@@ -302,6 +304,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	t->shift = flags & OOM_VLM_SHIFT_FP32 ? OOM_SHIFT_LOGITS_FP32 :
 		   flags & OOM_VLM_SHIFT      ? OOM_SHIFT_LOGITS :
 						OOM_SHIFT_LABELS;
+	t->outer_head = flags & OOM_VLM_HEAD;
 	t->loss_outside = flags & OOM_VLM_OUTSIDE;
 	if (e.images && flags & OOM_VLM_CROSSED) {
 		cross(t, &e);

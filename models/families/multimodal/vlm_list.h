@@ -14,7 +14,7 @@ COMPOSITION("deepseek_vl_hybrid", TEXT_VISION_HIGH_RES_VISION, oom_emit_hybrid, 
 COMPOSITION("emu3", TEXT_VQ, oom_emit_emu3, 0)
 COMPOSITION("ernie4_5_vl_moe", TEXT_VISION, oom_emit_ernie, 0)
 COMPOSITION("exaone4_5", TEXT_VISION, oom_emit_qwen, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
-COMPOSITION("florence2", TEXT_VISION, oom_emit_florence, 0)
+COMPOSITION("florence2", TEXT_VISION, oom_emit_florence, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_HEAD)
 COMPOSITION("fuyu", TEXT, oom_emit_fuyu, OOM_VLM_FLAT | OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_DROPS)
 COMPOSITION("gemma3", TEXT_VISION, oom_emit_gemma3,
 	    OOM_VLM_SHIFT_FP32 | OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_TYPES)

@@ -22,7 +22,13 @@ static void over(struct oom_tape *t, void *ctx)
 {
 	struct oom_emit *e = ctx;
 
-	(void)t;
+	if (e->v->kind->flags & OOM_VLM_HEAD) {
+		if (e->stacks++)
+			oom_forget(e->output, e->words);
+		else                            /* the encoder's: the decoder's comes */
+			t->behind = (struct oom_behind){.over = over, .ctx = e};
+		return;
+	}
 	if (e->v->kind->flags & OOM_VLM_FLATLY) /* there is none: they stay until the loss is there */
 		return;
 	for (uint32_t i = 0; i < e->n_deep; i++)

@@ -1,5 +1,5 @@
-/* What one composition alone has beside its text model, as weights (weights.h): cross-attention (IDEFICS), DaViT
- * (Florence 2), and single layers.
+/* What one composition alone has beside its text model, as weights (weights.h): cross-attention (IDEFICS)
+ * and single layers.
  * Reference: transformers 5.12, the classes named at each table. */
 #include <string.h>
 
@@ -67,55 +67,6 @@ struct oom_val oom_emit_idefics(struct oom_emit *e)
 		oom_weight_linear(t, "additional_fc", a->d_model, more, false);
 	if (oom_read_bool(o, "use_resampler", false))
 		idefics_perceiver(t, &e->part[2], w.d);
-	return oom_none();
-}
-
-/* ---- DaViT: Florence2VisionBackbone ---- */
-
-enum { BIAS = FF + 1, NINE, QKV };
-/* in windows, then over channels */
-#define DAVIT_HALF \
-	CONV("conv1", H, NINE, YES), NORM("norm1", H, YES), LINEAR("qkv", H, QKV, BIAS), \
-		LINEAR("proj", H, H, YES), CONV("conv2", H, NINE, YES), NORM("norm2", H, YES), \
-	LINEAR("fc1", H, FF, YES), LINEAR("fc2", FF, H, YES)
-static const struct oom_weight_row davit_layer[] = {DAVIT_HALF, DAVIT_HALF, OOM_WEIGHTS_END};
-
-#define MAX_STAGES 8
-struct oom_val oom_emit_florence(struct oom_emit *e)
-{
-	struct oom_tape *t = e->t;
-	struct oom_reader *r = &e->part[1];
-	uint64_t dims[MAX_STAGES], depths[MAX_STAGES], kernels[MAX_STAGES],
-		in = oom_read_count_or(r, "in_channels", 3), places, out;
-	const uint64_t stages = oom_read_counts(r, "embed_dim", dims, MAX_STAGES);
-	const double ratio = oom_read_real(r, "mlp_ratio", 4);
-	const bool bias = oom_read_bool(r, "qkv_bias", true);
-
-	if (oom_read_counts(r, "depths", depths, MAX_STAGES) != stages ||
-	    oom_read_counts(r, "patch_size", kernels, MAX_STAGES) != stages || !stages ||
-	    !(ratio > 0 && ratio < 1e4)) {
-		oom_read_fail(r, "embed_dim, depths and patch_size (%s) must list as many stages",
-			      r->prefix);
-		return oom_none();
-	}
-	for (uint64_t i = 0; i < stages; i++) {
-		const bool first = oom_read_item_real(r, "patch_prenorm", (uint32_t)i, i > 0) != 0;
-		const uint64_t d = dims[i];
-
-		oom_weight_conv(t, "conv", d, in * kernels[i] * kernels[i], true);
-		oom_weight_norm(t, "norm", first ? in : d, true);
-		in = d;
-		oom_weight_stack(t, depths[i], davit_layer,
-				 (const uint64_t[]){[YES] = 1, [H] = d, [FF] =
-						    (uint64_t)((double)d * ratio),
-						    [BIAS] = bias, [NINE] = 9, [QKV] = 3 * d});
-	}
-	places = oom_read_count_or(r, "max_position_embeddings", 50);
-	out = oom_read_count_or(r, "projection_dim", 1024);
-	oom_weight_linear(t, "image_projection", in, out, false);
-	oom_weight_norm(t, "image_proj_norm", out, true);
-	oom_weight(t, "row_embeddings", places, in / 2);
-	oom_weight(t, "column_embeddings", places, in - in / 2);
 	return oom_none();
 }
 

@@ -52,6 +52,7 @@ struct oom_emit {
 	struct oom_val tokens;                  /* which of the tokens are an image's */
 	struct oom_val features;                /* and what stands there */
 	struct oom_val words;                   /* the embedded words that they are merged with */
+	int stacks;                             /* of the text model that are through */
 	/* features of inner layers, which are added behind the text's first ones (deepstack.c) */
 	struct oom_val deep[OOM_DEEPEST];
 	uint32_t n_deep;
@@ -165,6 +166,7 @@ enum {
 	/* the step takes mm_token_type_ids, of which places in three axes are made (modeling_qwen2_vl.py get_rope_index) */
 	OOM_VLM_KINDS = 1024,
 	OOM_VLM_FLATLY = 2048, /* no model within the model: what is made of images has names until the loss is there */
+	OOM_VLM_HEAD = 131072, /* has a head of its own around the text model's two stacks */
 	OOM_VLM_HEARS = 65536, /* takes audio beside images */
 	OOM_VLM_FIRST = 32768, /* images come before the words are embedded */
 	OOM_VLM_OUTSIDE = 16384, /* the loss is made outside of the causal model, which has returned its logits */
