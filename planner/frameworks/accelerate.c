@@ -51,7 +51,7 @@ static const struct fw_row rows[] = {
 	{"parallelism_config.parallelism_config_dp_shard_size", .hook = true, .source = LAUNCH},
 	{"parallelism_config.parallelism_config_sp_attn_implementation", "attn",
 	 "flash_attention_*>flash;sdpa>sdpa;eager>eager", .source = LAUNCH},
-	{"megatron_lm_config", .hook = true},
+	FW_KEY("megatron_lm_config", NULL, NULL, NULL, NULL),
 	{"megatron_lm_config.megatron_lm_tp_degree", "tp", NULL, .source = LAUNCH},
 	{"megatron_lm_config.megatron_lm_pp_degree", "pp", NULL, .source = LAUNCH},
 	{"megatron_lm_config.megatron_lm_sequence_parallelism", "sp", NULL, .source = LAUNCH},

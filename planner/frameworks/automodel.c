@@ -37,7 +37,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("distributed.sequence_parallel", "sp", "true>true;false>false", NULL, CONFIG),
 	FW_KEY("distributed.activation_checkpointing", "grad-ckpt", "true>full;full>full;selective>selective;false>none",
 	       "none", CONFIG),
-	{"distributed.activation_checkpointing_scope", .hook = true, .source = CONFIG},
+	FW_KEY("distributed.activation_checkpointing_scope", "@ckpt-scope", "all>all;*>part", NULL, CONFIG ":270"),
 	{"distributed.dp_size", .hook = true, .source = CONFIG},
 	{"distributed.dp_replicate_size", .hook = true, .source = CONFIG},
 	{"distributed.pipeline.pp_microbatch_size", .hook = true, .source = CONFIG},
@@ -235,6 +235,8 @@ static void finish(struct fw_part *p)
 	finish_length(p);
 	finish_precision(p);
 	finish_gpus(p);
+	if (fw_fact_is(p, "@ckpt-scope", "part"))
+		fw_unmodelled(p, "distributed.activation_checkpointing_scope", "some groups of layers alone are recomputed: more than is priced");
 	fw_default(p, "engine", "fsdp2", CONFIG " strategy");
 	if (fw_fact_is(p, "engine", "fsdp2")) {
 		fw_default(p, "zero", "3", CONFIG);

@@ -123,9 +123,9 @@ const struct fw_row axolotl_rows[] = {
 	/* "auto": from PyTorch 2.5.1 on (check_torch_compile_auto) */
 	FW_KEY("torch_compile", "compile", "true>true;auto>true;false>false", NULL, SCHEMA),
 	{"torch_compile_backend", .hook = true}, {"torch_compile_mode", .hook = true},
-	{"model_quantization_config", .hook = true},
+	{"model_quantization_config", .note = "the base is loaded as this says: priced as its own config has it"},
 	{"layer_offloading", .note = "frozen layers wait in host memory: less than is priced"},
-	{"reinit_weights", .hook = true},
+	FW_KEY("reinit_weights", NULL, NULL, NULL, NULL),
 	{"auto_find_batch_size",
 	 .note = "the batch is halved until it fits: oomplan solve micro-batch says to what"},
 	{"trl.use_vllm", .note = "a rollout engine; in colocate mode it takes its share of the card"},

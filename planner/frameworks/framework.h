@@ -238,6 +238,8 @@ const char *fw_head(const struct fw_part *part);
 
 /* The row of a key; NULL: none.  *idle: it stands in the list of keys without effect. */
 const struct fw_row *framework_row(const struct framework *fw, const char *key, bool *idle);
+/* Does it stand under its own name, in a row or in such a list, and not behind a '*' or below a map that does? */
+bool framework_names(const struct framework *fw, const char *key);
 /* One of blank-separated names, as keys are compared, a last '*' standing for any end; NULL: none. */
 bool framework_lists(const char *list, const char *name);
 /* What the map makes of a word of the file: into buf, NULL where the word is not known; "=" where

@@ -16,7 +16,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("train_micro_batch_size_per_gpu", "micro-batch", NULL, NULL, DERIVED " calculate_batch_parameters"),
 	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, NULL, DERIVED " calculate_batch_parameters"),
 	/* the file of Pythia has both names, of which the longer one is read */
-	{"gas", .hook = true, .source = "EleutherAI/pythia models"},
+	FW_KEY("gas", NULL, NULL, NULL, "EleutherAI/pythia models"),
 	FW_KEY("train_batch_size", "global-batch", NULL, NULL, DERIVED " calculate_batch_parameters"),
 	FW_KEY("seq_length", "seq-len", NULL, NULL, ARGS ":150"),
 	FW_KEY("model_parallel_size", "tp", NULL, "1", ARGS ":65"),
@@ -54,7 +54,7 @@ static const char idle[] =
 	"sliding_window_width max_position_embeddings norm layernorm* rmsnorm* rms_norm* scalenorm* use_qk_layernorm "
 	"pos_emb rpe_* opt_pos_emb_offset no_weight_tying sparsity_config* num_unique_layers param_sharing_style "
 	"make_vocab_size_divisible_by activation use_flashattn_swiglu scaled_* bias_* rope_fusion fused_kernels* "
-	"fp16_lm_cross_entropy fp16.* fp16 bf16.* bf16 init_method* output_layer_* apply_query_key_layer_scaling "
+	"fp16_lm_cross_entropy fp16.* fp16.fp16 fp16 bf16.* bf16 init_method* output_layer_* apply_query_key_layer_scaling "
 	"use_cpu_initialization attention_softmax_in_fp32 rotary_* gpt_j_* use_bias_* mamba_* te_* dim_att head_size "
 	"ffn_dim optimizer optimizer.params* zero_optimization zero_optimization.* zero_* lr lr_* min_lr warmup "
 	"override_lr_scheduler use_checkpoint_lr_scheduler scheduler* use_wandb wandb_* git_hash log_* tensorboard* "

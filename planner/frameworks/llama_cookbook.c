@@ -7,6 +7,7 @@
 
 #define TRAINING "llama_cookbook/configs/training.py"
 #define FSDP "llama_cookbook/configs/fsdp.py"
+#define REPLICAS "with HYBRID_SHARD shards lie over fewer cards: more than is priced"
 #define PEFT "llama_cookbook/configs/peft.py lora_config"
 #define MAIN "llama_cookbook/finetuning.py"
 #define STRATEGY \
@@ -21,7 +22,7 @@ static const struct fw_row rows[] = {
 	{"run_validation", .hook = true, .source = TRAINING},
 	{"batching_strategy", .hook = true, .source = TRAINING},
 	{"context_length", .hook = true, .source = TRAINING},
-	{"enable_fsdp", .hook = true, .source = MAIN}, {"one_gpu", .hook = true, .source = TRAINING},
+	{"enable_fsdp", .hook = true, .source = MAIN}, FW_KEY("one_gpu", "gpus", "true>1;false>", NULL, TRAINING),
 	FW_KEY("use_peft", "method", "true>lora;false>full", "full", TRAINING),
 	{"peft_method", .hook = true, .source = TRAINING},
 	{"quantization", .hook = true, .source = MAIN},
@@ -32,9 +33,9 @@ static const struct fw_row rows[] = {
 	{"fsdp_cpu_offload", .hook = true, .source = FSDP}, {"fsdp_config.fsdp_cpu_offload", .hook = true, .source = FSDP},
 	FW_KEY("sharding_strategy", "zero", STRATEGY, NULL, FSDP),
 	{"hsdp", .hook = true, .source = FSDP}, {"sharding_group_size", .hook = true, .source = FSDP},
-	{"replica_group_size", .hook = true, .source = FSDP},
+	{"replica_group_size", .note = REPLICAS, .source = FSDP},
 	{"fsdp_config.hsdp", .hook = true, .source = FSDP}, {"fsdp_config.sharding_group_size", .hook = true, .source = FSDP},
-	{"fsdp_config.replica_group_size", .hook = true, .source = FSDP},
+	{"fsdp_config.replica_group_size", .note = REPLICAS, .source = FSDP},
 	FW_KEY("fsdp_config.sharding_strategy", "zero", STRATEGY, NULL, FSDP),
 	{"optimizer", .hook = true, .source = FSDP}, {"fsdp_config.optimizer", .hook = true, .source = FSDP},
 	FW_KEY("lora_config.r", "lora-r", NULL, NULL, PEFT), FW_KEY("r", "lora-r", NULL, NULL, PEFT),
@@ -42,7 +43,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, PEFT),
 	FW_KEY("lora_config.target_modules", "lora-targets", NULL, NULL, PEFT),
 	FW_KEY("target_modules", "lora-targets", NULL, NULL, PEFT),
-	{"freeze_layers", .hook = true, .source = MAIN}, {"num_freeze_layers", .hook = true, .source = MAIN},
+	{"freeze_layers", .hook = true, .source = MAIN}, FW_KEY("num_freeze_layers", NULL, NULL, NULL, MAIN),
 	{"freeze_LLM_only", .note = "attention of the language model is frozen: less than is priced"},
 	FW_KEY("num_workers_dataloader", "dataloader-workers", NULL, NULL, TRAINING),
 	{.key = NULL},

@@ -21,7 +21,6 @@ static const struct fw_row rows[] = {
 	FW_KEY("peft_config.r", "lora-r", NULL, NULL, PEFT),
 	FW_KEY("peft_config.target_modules", "lora-targets", NULL, NULL, PEFT),
 	FW_KEY("peft_config.lora_dropout", "lora-dropout", NULL, NULL, PEFT),
-	{"peft_config.freeze_trainable_layers", .hook = true},
 	{"peft_config", .hook = true},
 	{"dist_config", .hook = true},
 	FW_KEY("dist_config.name", "engine",
@@ -34,11 +33,11 @@ static const struct fw_row rows[] = {
 	{"cp_mode", .hook = true},
 	FW_KEY("batching_strategy", "packing",
 	       "normal>false;padding_free>true;dynamic_batching>false;dynamic_padding_free>true", "false", TRAINING),
-	{"quant_config", .hook = true},
+	FW_KEY("quant_config", NULL, NULL, NULL, NULL),
 	{"quant_config.quantization_bit", .hook = true},
 	FW_KEY("optim_config.name", "optimizer", "adamw>adamw;adamw_torch>adamw;muon>muon;*>=", NULL,
 	       TRAINING),
-	{"quant_config.name", .hook = true},
+	FW_KEY("quant_config.name", "@quantiser", "bnb>;auto>;*>=", NULL, MODEL),
 	{"kt_config", .note = "KTransformers keeps experts in host memory: less than is priced"},
 	{.key = NULL},
 };
@@ -64,6 +63,8 @@ static void finish(struct fw_part *p)
 		fw_default(p, "lora-targets", "all-linear", PEFT);
 		fw_default(p, "lora-dropout", "0", PEFT);
 	}
+	if (*fw_fact(p, "@quantiser"))
+		fw_unmodelled(p, "quant_config.name", "not bitsandbytes: base-bits are priced as its");
 	if (doc_whole(fw_key(p, "quant_config.quantization_bit"), &bits))
 		fw_set(p, "base-bits", bits == 8 ? "8" : "4-nf4", "quant_config.quantization_bit", MODEL);
 	if (fw_key(p, "dist_config.config_file"))

@@ -2,8 +2,10 @@
 #include <string.h>
 
 #include "framework.h"
+#include "oomplan/option.h"
 
 #define CONFIG "llmfoundry/utils/config_utils.py"
+#define FSDP "composer/distributed/mosaic_parallelism.py:59 get_mixed_precision"
 
 static const struct fw_row rows[] = {
 	{"device_train_microbatch_size", .hook = true, .source = CONFIG ":175"},
@@ -27,10 +29,10 @@ static const struct fw_row rows[] = {
 	       "FULL_SHARD>3;SHARD_GRAD_OP>2;NO_SHARD>0;HYBRID_SHARD>3 hybrid-shard=true;"
 	       "_HYBRID_SHARD_ZERO2>2 hybrid-shard=true", NULL, "composer/utils/parallelism.py"),
 	FW_KEY("fsdp_config.cpu_offload", "offload-params", "true>cpu offload-optimizer=cpu;false>none", NULL, NULL),
-	{"fsdp_config", .hook = true}, {"fsdp_config.mixed_precision", .hook = true},
+	{"fsdp_config", .hook = true},
+	FW_KEY("fsdp_config.mixed_precision", "reduce-dtype", "PURE>own;DEFAULT>fp32;FULL>fp32;{...}>", NULL, FSDP),
 	{"model.name", .hook = true}, {"model.pretrained_model_name_or_path", .hook = true},
-	{"model.pretrained_model_name", .hook = true}, {"model.pretrained", .hook = true},
-	{"model.d_model", .hook = true}, {"model.n_layers", .hook = true}, {"model.n_heads", .hook = true},
+	{"model.pretrained_model_name", .hook = true}, FW_KEY("model.pretrained", NULL, NULL, NULL, NULL),
 	{"model.attn_config.attn_impl", .hook = true}, {"model.attn_impl", .hook = true},
 	{"model.config_overrides.attn_config.attn_impl", .hook = true}, {"model.config_overrides.attn_impl", .hook = true},
 	{"model.attn_implementation", .hook = true, .source = "llmfoundry/models/hf/hf_base.py:260"},
@@ -106,6 +108,10 @@ static void finish(struct fw_part *p)
 	fw_default(p, "engine", sharded ? "fsdp1" : "hf", "fsdp_config");
 	fw_default(p, "zero", sharded ? "3" : "0", "composer/utils/parallelism.py");
 	fw_default(p, "grad-ckpt", "none", "composer/utils/parallelism.py:16");
+	if (sharded)
+		fw_default(p, "reduce-dtype", "fp32", FSDP " DEFAULT");
+	if (oom_same_word(fw_text(p, "fsdp_config.mixed_precision"), "FULL"))
+		fw_unmodelled(p, "fsdp_config.mixed_precision", "weights are gathered in fp32: more than is priced");
 	finish_attention(p, mpt);
 	/* flash-attn's, not in place, for MPT; transformers models make their own */
 	fw_default(p, "loss", mpt ? "flash" : "plain",

@@ -77,23 +77,23 @@ static const struct fw_row megatron_rows[] = {
 	       "transformer_engine>transformer-engine;inference_optimized>transformer-engine;local>local",
 	       NULL, TRANSFORMER),
 	{"use-mcore-models", .hook = true},
-	{"hidden-dropout", .hook = true}, {"attention-dropout", .hook = true},
+	{"hidden-dropout", .hook = true}, {"attention-dropout", .hook = true, .source = TRAINING},
 	{"fp8-format", .hook = true, .source = TRAINING}, {"fp8-recipe", .hook = true, .source = TRAINING},
 	{"fp4-format", .note = "fp4: copies of weights and inputs beside the 16-bit ones"},
 	FW_KEY("fp8-param-gather", "fp8-param-gather", NULL, NULL, TRAINING),
 	FW_KEY("defer-embedding-wgrad-compute", "defer-embedding-wgrad", NULL, NULL, TRAINING),
 	FW_KEY("offload-modules", "offload-modules", NULL, NULL, TRANSFORMER),
-	{"fine-grained-activation-offloading", .hook = true},
-	{"use-layer-wise-distributed-optimizer", .hook = true},
+	FW_KEY("fine-grained-activation-offloading", NULL, NULL, NULL, NULL),  /* offload-modules says of what */
+	{"use-layer-wise-distributed-optimizer", .note = "each rank steps whole layers: states lie otherwise than is priced"},
 	{"use-torch-fsdp2", .note = "FSDP2 shards the weights: less than is priced; --engine fsdp2"},
 	{"use-megatron-fsdp", .note = "Megatron-FSDP shards weights and gradients: less than is priced"},
 	{"use-custom-fsdp", .note = "Megatron-FSDP shards weights and gradients: less than is priced"},
-	{"data-parallel-sharding-strategy", .hook = true},
+	FW_KEY("data-parallel-sharding-strategy", NULL, NULL, NULL, NULL),     /* of Megatron-FSDP, which is told above */
 	{"cpu-offloading-num-layers", .note = "activations of layers wait in host memory: less than "
 					      "is priced"},
 	FW_KEY("recompute-modules", "recompute-modules", NULL, NULL, TRANSFORMER),
 	FW_KEY("grad-reduce-in-bf16", "grad-reduce-in-bf16", NULL, NULL, TRAINING),
-	{"accumulate-allreduce-grads-in-fp32", .hook = true},
+	FW_KEY("accumulate-allreduce-grads-in-fp32", NULL, NULL, NULL, NULL),  /* buffers are priced so, --bf16 asks for it */
 	{"use-precision-aware-optimizer", .note = "optimizer states of fewer bits: less than is priced"},
 	{"main-grads-dtype", .note = "gradients of fewer bits: less than is priced"},
 	{"main-params-dtype", .note = "master weights of fewer bits: less than is priced"},
@@ -101,7 +101,7 @@ static const struct fw_row megatron_rows[] = {
 	{"exp-avg-sq-dtype", .note = "optimizer states of fewer bits: less than is priced"},
 	{"cuda-graph-impl", .note = "CUDA graphs hold their own pools: more than is priced"},
 	{"enable-cuda-graph", .note = "CUDA graphs hold their own pools: more than is priced"},
-	{"rampup-batch-size", .hook = true},
+	FW_KEY("rampup-batch-size", NULL, NULL, NULL, NULL),
 	{"deepspeed", .hook = true}, {"deepspeed_config", .hook = true},
 	{.key = NULL},
 };

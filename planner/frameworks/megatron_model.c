@@ -3,6 +3,7 @@
  *
  * Defaults: NVIDIA/Megatron-LM megatron/training/arguments.py (validate_args, _add_network_size_args). */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -110,7 +111,13 @@ static int64_t vocabulary(const struct fw_part *p)
 {
 	const struct tokenizer *t = known_tokenizer(p);
 
-	return count(p, "vocab-size") ? count(p, "vocab-size") : t ? t->words : 0;
+	const int64_t words = count(p, "vocab-size") ? count(p, "vocab-size") : t ? t->words : 0, tp = count_or(p, "tensor-model-parallel-size", 1),
+		      step = count(p, "make-vocab-size-divisible-by") * tp;
+
+	/* megatron/core/tokenizers/utils/build_tokenizer.py vocab_size_with_padding */
+	if (words && count(p, "pad-vocab-size-to") >= words)
+		return count(p, "pad-vocab-size-to");
+	return words && step > 0 && step < 1000000 ? (words + step - 1) / step * step : words;
 }
 
 /* BERT, T5 and whatever else has a program of its own: what it builds hangs on more than the arguments. */
@@ -163,6 +170,14 @@ static const char *missing(const struct fw_part *p)
 	return NULL;
 }
 
+/* megatron/training/arguments.py --hidden-dropout, --attention-dropout: a tenth where nothing is said. */
+static double dropout(const struct fw_part *p, const char *key)
+{
+	const double share = fw_key(p, key) ? strtod(fw_text(p, key), NULL) : 0.1;
+
+	return share > 0 && share < 1 ? share : 0;
+}
+
 /* GPT-2's layers: LayerNorm, biases, learned positions, GELU. */
 static const char *gpt2(const struct fw_part *p)
 {
@@ -170,11 +185,13 @@ static const char *gpt2(const struct fw_part *p)
 
 	return reading_text(p->reading,
 			    "{\"model_type\": \"gpt2\", \"n_layer\": %lld, \"n_embd\": %lld, \"n_head\": %lld, \"n_inner\": %lld, "
-			    "\"n_positions\": %lld, \"vocab_size\": %lld, \"tie_word_embeddings\": %s}",
+			    "\"n_positions\": %lld, \"vocab_size\": %lld, \"tie_word_embeddings\": %s, "
+			    "\"resid_pdrop\": %.4g, \"embd_pdrop\": %.4g, \"attn_pdrop\": %.4g}",
 			    (long long)count(p, "num-layers"), (long long)h, (long long)count(p, "num-attention-heads"),
 			    (long long)count_or(p, "ffn-hidden-size", 4 * h),
 			    (long long)count_or(p, "max-position-embeddings", count_or(p, "seq-length", 1024)),
-			    (long long)vocabulary(p), given(p, "untie-embeddings-and-output-weights") ? "false" : "true");
+			    (long long)vocabulary(p), given(p, "untie-embeddings-and-output-weights") ? "false" : "true",
+			    dropout(p, "hidden-dropout"), dropout(p, "hidden-dropout"), dropout(p, "attention-dropout"));
 }
 
 static const char *kind_of(const struct fw_part *p, bool experts)
@@ -222,5 +239,8 @@ const char *fw_megatron_model(const struct fw_part *p, const char **why)
 	if (!count(p, "vocab-size"))
 		*why = reading_text(p->reading, "the %lld words of %s are taken", (long long)vocabulary(p),
 				    known_tokenizer(p)->type ? tokenizer(p) : own_name(fw_text(p, "tokenizer-model")));
+	if (given(p, "swiglu") && dropout(p, "hidden-dropout") > 0)
+		*why = reading_text(p->reading, "%s%sno config of such layers has a dropout of hidden states, here %.4g: its masks are not priced",
+				    *why ? *why : "", *why ? "; " : "", dropout(p, "hidden-dropout"));
 	return given(p, "swiglu") ? llama(p) : gpt2(p);
 }

@@ -333,6 +333,8 @@ static void finish(struct fw_part *p)
 	finish_rollouts(p);
 	fw_take_lisa(p, "lisa_activated_layers");
 	fw_default(p, "loss", "plain", "use_liger_kernel");
+	if (fw_fact_is(p, "@backend", "unsloth"))
+		fw_unmodelled(p, "tuner_backend", "Unsloth's kernels and offloading: less than is priced");
 	fw_default(p, "packing", "false", BASE);
 	finish_eval(p);
 	if (!fw_fact_is(p, "method", "lora"))

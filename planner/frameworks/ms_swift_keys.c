@@ -2,6 +2,7 @@
 #include "ms_swift.h"
 
 #define FROZEN "a part is frozen: less than is priced"
+#define THAWED "parts train that others of their kind do not: more than is priced"
 #define METHOD "lora>lora;full>full;longlora>lora;qlora>lora base-bits=4-nf4;adalora>lora peft-type=adalora;" \
 	"vera>lora peft-type=vera;boft>lora peft-type=boft;fourierft>lora peft-type=fourierft;bone>lora peft-type=miss"
 
@@ -61,7 +62,7 @@ const struct fw_row ms_swift_rows[] = {
 	FW_KEY("num_labels", "num-labels", NULL, NULL, BASE "/model_args.py"),
 	FW_KEY("use_vllm", "rollouts", "true>engine;false>", NULL, "swift/arguments/rlhf_args.py"),
 	{"vllm_mode", .hook = true}, {"vllm_gpu_memory_utilization", .hook = true}, {"sleep_level", .hook = true},
-	{"max_pixels", .hook = true},
+	FW_KEY("max_pixels", NULL, NULL, NULL, NULL),         /* images are told of as such */
 	{"use_precision_aware_optimizer", .note = "states of the optimizer in other widths than are priced"},
 	FW_KEY("use_galore", "optimizer", "true>galore;false>", NULL, GALORE),
 	{"galore_rank", .hook = true, .source = GALORE},
@@ -70,7 +71,8 @@ const struct fw_row ms_swift_rows[] = {
 	{"reward_model", .note = "a reward model on the card: more than is priced"},
 	{"teacher_model", .note = "a teacher model on the card: more than is priced"},
 	{"ref_model", .hook = true}, {"fsdp_num", .hook = true},
-	{"offload_model", .hook = true}, {"offload_optimizer", .hook = true},
+	/* while completions are generated, not in the step */
+	FW_KEY("offload_model", NULL, NULL, NULL, NULL), FW_KEY("offload_optimizer", NULL, NULL, NULL, NULL),
 	FW_KEY("optimizer_cpu_offload", "offload-optimizer", "true>cpu;false>none", NULL, MEGATRON),
 	FW_KEY("tensor_model_parallel_size", "tp", NULL, NULL, MEGATRON),
 	FW_KEY("pipeline_model_parallel_size", "pp", NULL, NULL, MEGATRON),
@@ -86,10 +88,10 @@ const struct fw_row ms_swift_rows[] = {
 	FW_KEY("mtp_num_layers", "mtp-num-layers", NULL, NULL, MEGATRON),
 	FW_KEY("expert_tensor_parallel_size", "etp", NULL, NULL, MEGATRON),
 	{"optimizer", .hook = true, .source = MEGATRON},
-	{"tuner_backend", .hook = true},
+	FW_KEY("tuner_backend", "@backend", "unsloth>unsloth;*>", NULL, TUNER),
 	{"freeze_parameters_ratio", .note = FROZEN}, {"freeze_parameters", .note = FROZEN},
-	{"freeze_parameters_regex", .note = FROZEN}, {"trainable_parameters", .hook = true},
-	{"trainable_parameters_regex", .hook = true},
+	{"freeze_parameters_regex", .note = FROZEN}, {"trainable_parameters", .note = THAWED},
+	{"trainable_parameters_regex", .note = THAWED},
 	{"recompute_method", .hook = true}, {"recompute_num_layers", .hook = true},
 	{"optimizer_offload_fraction", .hook = true},
 	{"fp8_format", .note = "fp8: copies of weights and inputs in 8 bit beside the 16-bit ones"},

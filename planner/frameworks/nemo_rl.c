@@ -26,7 +26,8 @@ static const struct fw_row rows[] = {
 	{DTENSOR "cpu_offload", .hook = true, .source = WORKER},
 	{DTENSOR "dp_replicate_size", .hook = true},
 	{DTENSOR "lora_cfg.enabled", .hook = true, .source = WORKER}, {DTENSOR "lora_cfg.dim", .hook = true},
-	{DTENSOR "lora_cfg.dropout", .hook = true}, {DTENSOR "lora_cfg.target_modules", .hook = true},
+	{DTENSOR "lora_cfg.dropout", .hook = true},
+	FW_KEY(DTENSOR "lora_cfg.target_modules", "lora-targets", NULL, NULL, WORKER),
 	{DTENSOR "lora_cfg.match_all_linear", .hook = true},
 	{MCORE "tensor_model_parallel_size", .hook = true}, {MCORE "pipeline_model_parallel_size", .hook = true},
 	{MCORE "context_parallel_size", .hook = true}, {MCORE "expert_model_parallel_size", .hook = true},
@@ -89,13 +90,16 @@ static void finish_precision(struct fw_part *p, bool megatron)
 
 static void finish_lora(struct fw_part *p)
 {
-	if (!fw_on(p, DTENSOR "lora_cfg.enabled"))
+	if (!fw_on(p, DTENSOR "lora_cfg.enabled")) {
+		fw_unset(p, "lora-targets");
 		return;
+	}
 	fw_set(p, "method", "lora", DTENSOR "lora_cfg.enabled", NULL);
 	take_whole(p, "lora-r", DTENSOR "lora_cfg.dim");
 	if (*fw_text(p, DTENSOR "lora_cfg.dropout"))
 		fw_set(p, "lora-dropout", fw_text(p, DTENSOR "lora_cfg.dropout"), DTENSOR "lora_cfg.dropout", NULL);
-	if (!fw_off(p, DTENSOR "lora_cfg.match_all_linear"))
+	if (!fw_off(p, DTENSOR "lora_cfg.match_all_linear") &&
+	    (fw_on(p, DTENSOR "lora_cfg.match_all_linear") || !*fw_fact(p, "lora-targets")))
 		fw_set(p, "lora-targets", "all-linear", DTENSOR "lora_cfg.match_all_linear", NULL);
 }
 

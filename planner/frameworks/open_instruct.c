@@ -51,7 +51,7 @@ static const struct fw_row rows[] = {
 	{"num_nodes", .hook = true, .source = MASON}, {"gpus", .hook = true, .source = MASON},
 	{"load_balancing_loss", .note = "router logits of all layers are kept: more than is priced"},
 	FW_KEY("low_cpu_mem_usage", "low-cpu-mem", "true>true;false>false", NULL, SFT ":111"),
-	{"deepspeed_zpg", .hook = true, .source = GRPO ":170"},
+	FW_KEY("deepspeed_zpg", "@zpg", "1>;*>=", NULL, GRPO ":170"),
 	{"fsdp_shard_degree", .note = "shards over fewer cards: more on each than is priced"},
 	{"compile_model", .note = "torch.compile: --compile prices it"},
 	{"teacher_model_name_or_path", .note = "a teacher on the same cards: more than is priced"},
@@ -226,6 +226,8 @@ static void finish(struct fw_part *p)
 	fw_default(p, "grad-ckpt", "none", SFT ":248");
 	fw_default(p, "attn", "flash", "open_instruct/model_utils.py detect_attn_implementation: where flash-attn is installed");
 	fw_default(p, "loss", "plain", SFT);
+	if (*fw_fact(p, "@zpg"))
+		fw_unmodelled(p, "deepspeed_zpg", "a second copy of the weights within a node: more than is priced");
 	fw_default(p, "packing", "false", SFT ":313");
 	fw_default(p, "@autocast", "no", "accelerate mixed_precision");
 	if (strstr(config, "olmo_core") || strstr(config, "dpo.py"))

@@ -60,7 +60,7 @@ static const struct fw_row rows[] = {
 	{"ds.overlap_comm", .note = "a second reduce bucket: more than is priced"},
 	{"ds.grad_accum_dtype", "fp32-grad-accum", "fp32>true;bf16>;fp16>", .source = CLI},
 	{"train.dynamic_batch_enable", .hook = true, .source = PPO},
-	{"train.max_tokens_per_gpu", .hook = true, .source = PPO},
+	FW_KEY("train.max_tokens_per_gpu", NULL, NULL, NULL, PPO),
 	{"train.enable_ema", .note = "a moving mean of the weights on the host"},
 	{"train.colocate_all", .note = "critic, reference and rollout engine share the actor's cards between "
 					"updates: not in the price of the update"},
@@ -71,7 +71,7 @@ static const struct fw_row rows[] = {
 	{.key = NULL},
 };
 static const char idle[] =
-	"ckpt* logger* eval* reward* ref* critic* vllm* rollout* algo* actor* data* model* train* adam* muon* optim "
+	"ckpt* logger* eval* reward* ref* critic* vllm* vllm.tensor_parallel_size rollout* algo* actor* data* model* train* adam* muon* optim "
 	"ds.enable_sleep ds.use_universal_ckpt ds.deepcompile ds.experts_implementation ds.lora.alpha "
 	"ds.ring_attn_head_stride ds.value_head_prefix lr_scheduler lr_warmup_ratio min_lr_ratio max_norm local_rank "
 	"use_ms* save_path save_steps save_hf* logging_steps eval_steps ckpt_path max_ckpt* max_epochs max_samples "

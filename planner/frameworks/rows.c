@@ -36,6 +36,25 @@ bool framework_lists(const char *list, const char *key)
 	return false;
 }
 
+bool framework_names(const struct framework *fw, const char *key)
+{
+	const size_t n = strlen(key);
+
+	for (size_t l = 0; fw->rows && fw->rows[l]; l++)
+		for (const struct fw_row *r = fw->rows[l]; r->key; r++)
+			if (strlen(r->key) == n && r->key[n - 1] != '*' && matches(r->key, n, key))
+				return true;
+	for (size_t l = 0; fw->idle && fw->idle[l]; l++)
+		for (const char *w = fw->idle[l]; *w; w += strspn(w, " ")) {
+			const size_t len = strcspn(w, " ");
+
+			if (len == n && w[len - 1] != '*' && matches(w, len, key))
+				return true;
+			w += len;
+		}
+	return false;
+}
+
 const struct fw_row *framework_row(const struct framework *fw, const char *key, bool *idle)
 {
 	*idle = false;

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "arguments.h"
+#include "oomplan/option.h"
 #include "parts.h"
 
 /* What a key is about by the words of its name: "~x" stands anywhere in it, "x" between its dots, dashes and bars.
@@ -18,7 +19,7 @@ static const struct {
 } bearings[] = {
 	{"~gradient_checkpoint ~grad_checkpoint ~grad_ckpt ~activation_checkpoint ~checkpoint_activation ~recompute remat",
 	 "grad-ckpt"},
-	{"~flash ~attn_impl ~attention_impl xformers sdpa", "attn"},
+	{"~flash ~attn_impl ~attention_impl ~attention_backend xformers sdpa", "attn"},
 	{"~4bit ~8bit ~4_bit ~8_bit nf4 ~quantiz bnb bits qlora int8 int4", "base-bits"},
 	{"~target_modules", "lora-targets"},
 	{"~lora_dropout", "lora-dropout"},
@@ -101,6 +102,43 @@ static void tell_unknown(struct fw_part *p)
 			continue;
 		s->note = reading_text(p->reading, "%s%s" BY_NAME "%s, which is not taken from it", s->note,
 				       *s->note ? " " : "", knob);
+	}
+}
+
+/* The knob that some framework has a row of this very name for; NULL: none has. */
+static const char *elsewhere(const char *name)
+{
+	const struct framework *fw;
+
+	for (size_t i = 0; (fw = framework_at(i)) != NULL; i++)
+		for (size_t l = 0; fw->rows && fw->rows[l]; l++)
+			for (const struct fw_row *r = fw->rows[l]; r->key; r++) {
+				const char *leaf = strrchr(r->key, '.');
+
+				if (r->knob && *r->knob != '@' && oom_same_word(leaf ? leaf + 1 : r->key, name))
+					return r->knob;
+			}
+	return NULL;
+}
+
+/* A key that a '*' of a list, or a map above it, says to be without effect: nobody has looked at it by its name.  Where
+ * that name is a setting's in another framework, which nothing else says here, it is told as unknown ones are. */
+static void tell_covered(struct fw_part *p)
+{
+	const size_t above = strlen(p->prefix);
+
+	for (size_t i = p->first_setting; i < p->reading->n_settings; i++) {
+		struct oom_setting *s = &p->reading->settings[i];
+		const char *leaf = strrchr(s->key, '.'), *knob, *said_elsewhere;
+
+		if (s->kind != OOM_SETTING_IDLE || s->file != p->file || !*s->value || *s->note || strncmp(s->key, p->prefix, above))
+			continue;
+		knob = bearing_of(leaf ? leaf + 1 : s->key);
+		said_elsewhere = knob ? elsewhere(leaf ? leaf + 1 : s->key) : NULL;
+		if (!said_elsewhere || strcmp(knob, said_elsewhere) || is_said(p, knob) || framework_names(p->fw, s->key + above))
+			continue;
+		s->kind = OOM_SETTING_UNMODELLED;
+		s->note = reading_text(p->reading, BY_NAME "%s, which is not taken from it", knob);
 	}
 }
 
@@ -233,6 +271,7 @@ void part_tell(struct fw_part *p)
 	const struct doc_node *program = fw_key(p, ARGS_PROGRAM), *rest = doc_member(p->root, ARGS_REST);
 
 	tell_unknown(p);
+	tell_covered(p);
 	if (program && program->text && !part_fact(p, "@known-script")) {
 		if (p->fw->own_scripts)
 			tell_script(p, program);

@@ -1,6 +1,7 @@
 /* torchtitan's job files: TOML, three generations of key names, and what they share with the Python of today. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "parts.h"
 #include "torchtitan.h"
@@ -12,7 +13,8 @@ static const struct fw_row rows[] = {
 	FW_KEY("training.batch_size", "micro-batch", NULL, NULL, "torchtitan 0.1 config_manager.py"),
 	FW_KEY("training.seq_len", "seq-len", NULL, NULL, JOB ":261"),
 	{"training.global_batch_size", .hook = true, .source = JOB},
-	{"training.gradient_accumulation_steps", .hook = true},
+	/* forks of 0.1 */
+	FW_KEY("training.gradient_accumulation_steps", "grad-accum", NULL, NULL, "torchtitan 0.1, forks"),
 	FW_KEY("activation_checkpoint.mode", "grad-ckpt", "full>full;selective>selective-op;none>none;"
 	       "memory_budget>selective", NULL, JOB ":652"),
 	FW_KEY("parallelism.tensor_parallel_degree", "tp", NULL, NULL, JOB ":351"),
@@ -26,7 +28,7 @@ static const struct fw_row rows[] = {
 	{"parallelism.data_parallel_replicate_degree", .hook = true, .source = JOB ":313"},
 	{"training.data_parallel_shard_degree", .hook = true},
 	{"training.data_parallel_replicate_degree", .hook = true},
-	{"training.data_parallel_degree", .hook = true},
+	{"training.data_parallel_degree", .hook = true, .source = "torchtitan 0.1"},
 	FW_KEY("parallelism.fsdp_reshard_after_forward", "zero", "default>3;always>3;never>2", NULL,
 	       JOB ":336"),
 	{"optimizer.name", .hook = true, .source = JOB ":135"},
@@ -46,8 +48,9 @@ static const struct fw_row rows[] = {
 	FW_KEY("compile.enable", "compile", "true>true compile-layers=true;false>false", NULL, JOB),
 	FW_KEY("training.compile", "compile", "true>true compile-layers=true;false>false", NULL, JOB),
 	{"compile.components", .hook = true},
-	{"parallelism.expert_tensor_parallel_degree", .hook = true},
-	{"parallelism.pipeline_parallel_schedule", .hook = true},
+	FW_KEY("parallelism.expert_tensor_parallel_degree", "etp", NULL, NULL, JOB),
+	{"parallelism.pipeline_parallel_schedule", .hook = true, .source = JOB},
+	{"experimental.pipeline_parallel_schedule", .hook = true}, {"experimental.pipeline_parallel_microbatches", .hook = true},
 	{"parallelism.pipeline_parallel_microbatch_size", .hook = true},
 	{"float8.enable_fsdp_float8_all_gather", .note = "shards are gathered in 8 bit: less than is priced"},
 	{"float8.enable_float8_linear", .hook = true}, {"float8.recipe_name", .hook = true, .source = JOB},
@@ -216,12 +219,36 @@ static void finish_early_step(struct fw_part *p, bool divided)
 	fw_unmodelled(p, key, "each gradient is freed as soon as it was applied: less than is priced");
 }
 
+/* A pipeline cuts the local batch into micro-batches: of one sequence where nothing is said, in 0.1 into as many as there
+ * are stages. */
+static void finish_pipeline(struct fw_part *p)
+{
+	static const char *const size = "parallelism.pipeline_parallel_microbatch_size",
+				 *const number = "experimental.pipeline_parallel_microbatches";
+	const int64_t pp = atoll(fw_fact(p, "pp")), local = atoll(fw_fact(p, "micro-batch"));
+	const char *schedule = *fw_text(p, "parallelism.pipeline_parallel_schedule") ? "parallelism.pipeline_parallel_schedule" :
+										       "experimental.pipeline_parallel_schedule";
+	int64_t micro;
+
+	if (pp < 2 || local < 1)
+		return;
+	micro = fw_key(p, "experimental.pipeline_parallel_degree") ? local / fw_whole_or(p, number, pp) : fw_whole_or(p, size, 1);
+	if (micro < 1 || local % micro)
+		return;
+	fw_set_whole(p, "micro-batch", micro, fw_key(p, size) ? size : fw_key(p, number) ? number : NULL, JOB " Parallelism");
+	if (!fw_fact_from_file(p, "global-batch") && !fw_fact_from_file(p, "grad-accum"))
+		fw_set_whole(p, "grad-accum", local / micro, NULL, "a pipeline's micro-batches of the local batch");
+	if (*fw_text(p, schedule) && strcasecmp(fw_text(p, schedule), "1f1b"))
+		fw_unmodelled(p, schedule, "priced as 1F1B: other orders keep more or fewer micro-batches");
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *name = fw_text(p, "model.name"), *flavor = fw_text(p, "model.flavor");
 	const char *shard_key = fw_key(p, "parallelism.data_parallel_shard_degree")
 					? "parallelism.data_parallel_shard_degree"
-					: "training.data_parallel_shard_degree";
+					: fw_key(p, "training.data_parallel_degree") ? "training.data_parallel_degree"
+										      : "training.data_parallel_shard_degree";
 	const char *copy_key = fw_key(p, "parallelism.data_parallel_replicate_degree")
 				       ? "parallelism.data_parallel_replicate_degree"
 				       : "training.data_parallel_replicate_degree";
@@ -273,7 +300,9 @@ static void finish(struct fw_part *p)
 	fw_default(p, "zero", "3", JOB ":336");
 	if (doc_whole(fw_key(p, "training.global_batch_size"), &global) && global > 0)
 		fw_set_whole(p, "global-batch", global, "training.global_batch_size", NULL);
-	else
+	if (!today)
+		finish_pipeline(p);
+	if (!fw_fact_from_file(p, "global-batch"))
 		fw_default(p, "grad-accum", "1", JOB " global_batch_size -1: no accumulation");
 }
 

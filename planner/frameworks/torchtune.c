@@ -46,14 +46,14 @@ static const struct fw_row rows[] = {
 	FW_KEY("compile", "compile", "true>true compile-layers=true;false>false;{...}>", NULL,
 	       RECIPES "/full_finetune_distributed.py"),
 	{"compile.model", .hook = true}, {"compile.loss", .hook = true},
-	{"custom_sharded_layers", .hook = true},
-	{"data_parallel_shard_dim", .hook = true},
+	{"custom_sharded_layers", .note = "embeddings and head are shards of their own: less than is priced"},
+	FW_KEY("data_parallel_shard_dim", NULL, NULL, NULL, NULL),    /* what is left of the replicas */
 	{"data_parallel_replicate_dim", .hook = true, .source = "torchtune/training/_distributed.py ParallelDims"},
 	{"teacher_model*", .note = "a teacher model on the card: more than is priced"},
 	{"quantizer*", .note = "weights are quantised in training (QAT): more than is priced"},
 	{"enable_fp8_training", .hook = true, .source = RECIPES "/full_finetune_distributed.py"}, {"fp8_recipe_name", .hook = true},
-	{"ac_mode", .hook = true}, {"ac_option", .hook = true},
-	{"forward_batch_size", .hook = true},
+	{"ac_mode", .hook = true, .source = RECIPES "/full_finetune_distributed.py"}, {"ac_option", .hook = true},
+	{"forward_batch_size", .note = "rollouts are made in batches of this many, which are not priced by it"},
 	{.key = NULL},
 };
 static const char idle[] =
@@ -313,6 +313,28 @@ static void finish_workers(struct fw_part *p)
 	fw_nested(p, "training", "torchtune");
 }
 
+/* One word for layers as a whole or operator by operator; beside enable_activation_checkpointing the recipe does
+ * neither. */
+static void finish_checkpoints(struct fw_part *p)
+{
+	const char *mode = fw_text(p, "ac_mode"), *option = fw_text(p, "ac_option");
+	int64_t every;
+
+	if (!*mode)
+		return;
+	if (fw_on(p, "enable_activation_checkpointing") || !strcmp(mode, "none")) {
+		fw_set(p, "grad-ckpt", "none", "ac_mode", RECIPES "/full_finetune_distributed.py _setup_model");
+		return;
+	}
+	if (!strcmp(mode, "selective") && !strcmp(option, "op")) {
+		fw_set(p, "grad-ckpt", "selective-op", "ac_mode", "torchtune/training/activations.py");
+		return;
+	}
+	fw_set(p, "grad-ckpt", "full", "ac_mode", "torchtune/training/activations.py");
+	if (!strcmp(mode, "selective") && doc_whole(fw_key(p, "ac_option"), &every) && every > 1 && every < 1000)
+		fw_set_whole(p, "ckpt-every", every, "ac_option", "torchtune/training/activations.py");
+}
+
 static void finish(struct fw_part *p)
 {
 	const char *model = fw_text(p, "model._component_"), *loss = fw_text(p, "loss._component_");
@@ -322,6 +344,7 @@ static void finish(struct fw_part *p)
 	finish_optimizer(p);
 	finish_workers(p);
 	finish_engine(p);
+	finish_checkpoints(p);
 	fw_default(p, "method", lora ? "lora" : "full", "the model's builder");
 	fw_default(p, "base-bits", strstr(model, "qlora") || fw_on(p, "model.quantize_base") ? "4-nf4" : "16",
 		   "the model's builder");

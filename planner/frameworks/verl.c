@@ -101,6 +101,12 @@ static const char idle[] =
 	"algorithm* data* trainer* reward_model* critic* custom_reward_function* ray_init* ray_kwargs* "
 	"global_profiler* transfer_queue* reward* rollout* async_training* optim* model* config-name config-path "
 	"actor_rollout_ref.hybrid_engine actor_rollout_ref.nccl_timeout actor_rollout_ref.rollout* "
+	/* what others than the actor do: neither theirs nor ours by the name alone */
+	"actor_rollout_ref.rollout.tensor_model_parallel_size reward_model.rollout.tensor_model_parallel_size "
+	"actor_rollout_ref.ref.megatron.tensor_model_parallel_size actor_rollout_ref.ref.megatron.pipeline_model_parallel_size "
+	"actor_rollout_ref.ref.megatron.context_parallel_size actor_rollout_ref.ref.megatron.expert_model_parallel_size "
+	"critic.ppo_micro_batch_size_per_gpu critic.ppo_micro_batch_size critic.model.enable_gradient_checkpointing "
+	"data.val_batch_size "
 	"actor_rollout_ref.ref* actor_rollout_ref.actor* actor_rollout_ref.model* hydra* config_path config_name "
 	"engine* checkpoint* use_remove_padding nnodes_* total_* oc* model_engine (launcher) (program) (words) (files)";
 
