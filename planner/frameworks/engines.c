@@ -252,9 +252,12 @@ void fw_megatron_blocks(struct fw_part *p, const char *method, const char *layer
 {
 	int64_t n;
 
-	if (fw_fact_is(p, "grad-ckpt", "full") && !strcmp(fw_text(p, method), "block") && doc_whole(fw_key(p, layers), &n) &&
-	    n > 0)
+	if (!fw_fact_is(p, "grad-ckpt", "full") || !doc_whole(fw_key(p, layers), &n) || n < 1)
+		return;
+	if (!strcmp(fw_text(p, method), "block"))
 		fw_set_whole(p, "recompute-num-layers", n, layers, NULL);
+	else if (n > 1)
+		fw_unmodelled(p, layers, FW_SEVERAL_AT_ONCE);
 }
 
 void fw_megatron_offload(struct fw_part *p, const char *fraction)

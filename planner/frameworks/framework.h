@@ -111,7 +111,8 @@ struct fw_swift_tuner {
 
 extern const struct fw_swift_tuner fw_swift_tuners[];
 
-/* engines.c: layers recomputed one by one from the first on (method "block"), and the share of the optimizer that
+#define FW_SEVERAL_AT_ONCE "so many layers are recomputed at once, and alive together: more than is priced"
+/* engines.c: layers recomputed one by one from the first on (method "block"; told where "uniform" takes several at once), and the share of the optimizer that
  * waits in host memory, under the framework's names of Megatron-core's arguments. */
 void fw_megatron_blocks(struct fw_part *part, const char *method, const char *layers);
 void fw_megatron_offload(struct fw_part *part, const char *fraction);

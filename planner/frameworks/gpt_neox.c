@@ -28,12 +28,13 @@ static const struct fw_row rows[] = {
 	{"fp16.enabled", .hook = true, .source = DERIVED ":966"},
 	{"bf16.enabled", .hook = true, .source = DERIVED ":974"},
 	FW_KEY("checkpoint_activations", "grad-ckpt", "true>full;false>none", "none", ARGS ":1399"),
-	FW_KEY("checkpoint_num_layers", "ckpt-every", "1>;*>", NULL, ARGS ":1404"),
+	FW_KEY("checkpoint_num_layers", "@layers-at-once", "1>;*>=", NULL, ARGS ":1404"),
 	{"checkpoint_in_cpu", .note = "inputs of checkpointed layers wait in host memory: less than is priced"},
 	{"attention_config", .hook = true, .source = ARGS ":234"},
 	{"optimizer.type", .hook = true, .source = TRAINING},
 	{"use_bnb_optimizer", .hook = true, .source = TRAINING},
 	FW_KEY("zero_optimization.stage", "zero", NULL, NULL, ZERO),
+	FW_KEY("zero_optimization.reduce_bucket_size", "reduce-bucket-size", NULL, NULL, ZERO),
 	FW_KEY("zero_stage", "zero", NULL, NULL, ARGS ":628"),
 	FW_KEY("zero_optimization.offload_optimizer.device", "offload-optimizer", "cpu>cpu;nvme>nvme;none>none", NULL,
 	       ZERO),
@@ -146,6 +147,9 @@ static void finish(struct fw_part *p)
 		finish_precision(p);
 		finish_attention(p);
 		finish_optimizer(p);
+		if (*fw_fact(p, "@layers-at-once") && fw_fact_is(p, "grad-ckpt", "full"))
+			fw_unmodelled(p, fw_key(p, "checkpoint_num_layers") ? "checkpoint_num_layers" : "checkpoint-num-layers",
+				      FW_SEVERAL_AT_ONCE);
 		finish_objective(p);
 		fw_default(p, "method", "full", "no adapters");
 		fw_default(p, "loss", "plain", "megatron/mpu/cross_entropy.py");

@@ -50,8 +50,8 @@ const struct fw_row ms_swift_rows[] = {
 	{"quant_bits", .hook = true}, {"quantization_bit", .hook = true}, {"quant_method", .hook = true},
 	{"rlhf_type", .hook = true}, {"task_type", .hook = true},
 	FW_KEY("packing", "packing", "true>true;false>false", NULL, BASE),
-	{"padding_free", .hook = true},
-	{"freeze_llm", .hook = true},
+	FW_KEY("padding_free", NULL, NULL, NULL, NULL), /* the cap of a row stays */
+	FW_KEY("freeze_llm", "freeze-language-model", "true>true;false>false", NULL, "swift/arguments/tuner_args.py"),
 	FW_KEY("freeze_vit", "freeze-vision-tower", "true>true;false>false", NULL, "swift/arguments/tuner_args.py"),
 	FW_KEY("freeze_aligner", "freeze-projector", "true>true;false>false", NULL, "swift/arguments/tuner_args.py"),
 	FW_KEY("deepspeed_config_path", NULL, NULL, NULL, NULL),
@@ -70,7 +70,8 @@ const struct fw_row ms_swift_rows[] = {
 	{"lisa_activated_layers", .hook = true, .source = LISA},
 	{"reward_model", .note = "a reward model on the card: more than is priced"},
 	{"teacher_model", .note = "a teacher model on the card: more than is priced"},
-	{"ref_model", .hook = true}, {"fsdp_num", .hook = true},
+	{"ref_model", .note = "a reference of its own on the card: with adapters more than is priced"},
+	{"fsdp_num", .hook = true},
 	/* while completions are generated, not in the step */
 	FW_KEY("offload_model", NULL, NULL, NULL, NULL), FW_KEY("offload_optimizer", NULL, NULL, NULL, NULL),
 	FW_KEY("optimizer_cpu_offload", "offload-optimizer", "true>cpu;false>none", NULL, MEGATRON),

@@ -156,10 +156,7 @@ static void finish_size(struct fw_part *p)
 		fw_set_whole(p, "gpus", devices * (nodes ? nodes : 1), "trainer.devices", "devices of a node x nodes");
 	if (devices && nodes)
 		fw_set_whole(p, "nodes", nodes, "trainer.num_nodes", NULL);
-	if (fw_fact_is(p, "grad-ckpt", "full") && !strcmp(fw_text(p, "model.activations_checkpoint_method"), "block") &&
-	    count(p, "model.activations_checkpoint_num_layers"))
-		fw_set_whole(p, "recompute-num-layers", count(p, "model.activations_checkpoint_num_layers"),
-			     "model.activations_checkpoint_num_layers", NULL);
+	fw_megatron_blocks(p, "model.activations_checkpoint_method", "model.activations_checkpoint_num_layers");
 }
 
 /* NeMo-Aligner's trainers: a map under the trainer's own name says which it is. */

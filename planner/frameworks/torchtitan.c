@@ -176,6 +176,8 @@ static void finish_fp8(struct fw_part *p)
 	for (const struct doc_node *c = list && list->kind == DOC_LIST ? list->child : NULL; c; c = c->next)
 		if (!strcmp(c->text, "float8") || !strcmp(c->text, "quantize.linear.float8"))
 			key = "model.converters";
+		else
+			fw_unmodelled(p, "model.converters", "a converter that is not modelled: priced without it");
 	if (!key)
 		return;
 	if (!*recipe)

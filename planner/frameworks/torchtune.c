@@ -9,8 +9,8 @@
 #include <strings.h>
 
 #include "parts.h"
+#include "torchtune.h"
 
-#define RECIPES "torchtune recipes"
 #define PARTS "which parts of a model that sees train (method): all of them are priced as one"
 
 /* A key that the recipes for one device pass over. */
@@ -53,6 +53,8 @@ static const struct fw_row rows[] = {
 	{"quantizer*", .note = "weights are quantised in training (QAT): more than is priced"},
 	{"enable_fp8_training", .hook = true, .source = RECIPES "/full_finetune_distributed.py"}, {"fp8_recipe_name", .hook = true},
 	{"ac_mode", .hook = true, .source = RECIPES "/full_finetune_distributed.py"}, {"ac_option", .hook = true},
+	{"run_val_every_n_steps", .hook = true, .source = RECIPES "/lora_finetune_single_device.py"}, {"batch_size_val", .hook = true},
+	{"ppo_batch_size", .hook = true, .source = RECIPES "/ppo_full_finetune_single_device.py"},
 	{"forward_batch_size", .note = "rollouts are made in batches of this many, which are not priced by it"},
 	{.key = NULL},
 };
@@ -313,28 +315,6 @@ static void finish_workers(struct fw_part *p)
 	fw_nested(p, "training", "torchtune");
 }
 
-/* One word for layers as a whole or operator by operator; beside enable_activation_checkpointing the recipe does
- * neither. */
-static void finish_checkpoints(struct fw_part *p)
-{
-	const char *mode = fw_text(p, "ac_mode"), *option = fw_text(p, "ac_option");
-	int64_t every;
-
-	if (!*mode)
-		return;
-	if (fw_on(p, "enable_activation_checkpointing") || !strcmp(mode, "none")) {
-		fw_set(p, "grad-ckpt", "none", "ac_mode", RECIPES "/full_finetune_distributed.py _setup_model");
-		return;
-	}
-	if (!strcmp(mode, "selective") && !strcmp(option, "op")) {
-		fw_set(p, "grad-ckpt", "selective-op", "ac_mode", "torchtune/training/activations.py");
-		return;
-	}
-	fw_set(p, "grad-ckpt", "full", "ac_mode", "torchtune/training/activations.py");
-	if (!strcmp(mode, "selective") && doc_whole(fw_key(p, "ac_option"), &every) && every > 1 && every < 1000)
-		fw_set_whole(p, "ckpt-every", every, "ac_option", "torchtune/training/activations.py");
-}
-
 static void finish(struct fw_part *p)
 {
 	const char *model = fw_text(p, "model._component_"), *loss = fw_text(p, "loss._component_");
@@ -344,13 +324,14 @@ static void finish(struct fw_part *p)
 	finish_optimizer(p);
 	finish_workers(p);
 	finish_engine(p);
-	finish_checkpoints(p);
+	torchtune_checkpoints(p);
 	fw_default(p, "method", lora ? "lora" : "full", "the model's builder");
 	fw_default(p, "base-bits", strstr(model, "qlora") || fw_on(p, "model.quantize_base") ? "4-nf4" : "16",
 		   "the model's builder");
 	if (lora)
 		finish_adapters(p);
 	finish_objective(p, loss);
+	torchtune_batches(p);
 	if (fw_fact_is(p, "objective", "grpo"))
 		fw_default(p, "rollouts", "engine", "recipes/dev/grpo: vLLM workers");
 	if (fw_on(p, "fsdp_cpu_offload"))       /* states wait beside their shards */

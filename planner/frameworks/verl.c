@@ -58,6 +58,8 @@ static const struct fw_row rows[] = {
 	FW_KEY("model.lora_rank", "lora-r", NULL, NULL, SFT_YAML),
 	FW_KEY(MODEL "target_modules", "lora-targets", NULL, NULL, MODEL_YAML),
 	FW_KEY("model.target_modules", "lora-targets", NULL, NULL, SFT_YAML),
+	FW_KEY(MODEL "exclude_modules", "exclude-modules", NULL, NULL, MODEL_YAML),
+	{ACTOR "entropy_coeff", .hook = true, .source = ACTOR_YAML},
 	FW_KEY(ACTOR "strategy", "engine", "fsdp>fsdp1;fsdp2>fsdp2;megatron>megatron", NULL, ACTOR_YAML),
 	FW_KEY(ACTOR "fsdp_config.strategy", "engine", "fsdp>fsdp1;fsdp2>fsdp2", NULL, FSDP_ENGINE),
 	FW_KEY("model.strategy", "engine", "fsdp>fsdp1;fsdp2>fsdp2", NULL, SFT_YAML),
@@ -83,6 +85,10 @@ static const struct fw_row rows[] = {
 	FW_KEY(MCORE "use_distributed_optimizer", "zero", "true>1;false>0", NULL, MEGATRON_ENGINE),
 	FW_KEY(RECOMPUTE "recompute_granularity", "grad-ckpt", "full>full;selective>selective;null>none", NULL,
 	       MEGATRON_ENGINE),
+	FW_KEY(RECOMPUTE "num_layers_in_first_pipeline_stage", "pp-first-layers", NULL, NULL, MEGATRON_ENGINE),
+	FW_KEY(RECOMPUTE "num_layers_in_last_pipeline_stage", "pp-last-layers", NULL, NULL, MEGATRON_ENGINE),
+	FW_KEY(RECOMPUTE "account_for_embedding_in_pipeline_split", "pp-embedding", "true>true;false>false", NULL, MEGATRON_ENGINE),
+	FW_KEY(RECOMPUTE "account_for_loss_in_pipeline_split", "pp-loss", "true>true;false>false", NULL, MEGATRON_ENGINE),
 	{RECOMPUTE "recompute_num_layers", .hook = true},
 	{RECOMPUTE "recompute_method", .hook = true},
 	FW_KEY(OPTIM "optimizer_cpu_offload", "offload-optimizer", "true>cpu;false>none", NULL, MEGATRON_ENGINE),
@@ -281,6 +287,9 @@ static void finish(struct fw_part *p)
 	fw_default(p, "attn", "flash", "verl/workers: attn_implementation flash_attention_2");
 	fw_default(p, "loss", "plain", MODEL_YAML " use_fused_kernels");
 	fw_default(p, "packing", "false", "rows are unpadded, not joined to fixed lengths");
+	/* verl/workers/actor/dp_actor.py: only then does the update compute it, with its gradient */
+	if (strtod(fw_text(p, ACTOR "entropy_coeff"), NULL) > 0)
+		fw_unmodelled(p, ACTOR "entropy_coeff", "the entropy of all logits is in the loss: more than is priced");
 }
 
 static const struct fw_row *const lists[] = {rows, NULL};
