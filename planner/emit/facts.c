@@ -44,7 +44,9 @@ const char *emit_base_bits(const struct emission *e)
 	char buf[160];
 
 	if (!strcmp(knob_text(e->plan, "qlora", buf), "true") ||
-	    !strcmp(knob_text(e->plan, "base-weights", buf), "nf4"))
+	    !strcmp(knob_text(e->plan, "base-weights", buf), "nf4") ||
+	    /* NF4 in another's layers */
+	    !strcmp(buf, "lightning") || !strcmp(buf, "litgpt"))
 		return "4-nf4";
 	return !strcmp(knob_text(e->plan, "base-weights", buf), "int8") ? "8" : "16";
 }

@@ -42,6 +42,12 @@ void write_ms_swift(struct emission *e, struct emit_text *out);
 void fill_torchtune(struct emission *e);
 void write_torchtune(struct emission *e, struct emit_text *out);
 void fill_torchtitan(struct emission *e);
+/* litgpt.c */
+void fill_litgpt(struct emission *e);
+void write_litgpt(struct emission *e, struct emit_text *out);
+/* composer.c */
+void fill_llm_foundry(struct emission *e);
+void write_llm_foundry(struct emission *e, struct emit_text *out);
 /* megatron.c */
 void fill_megatron(struct emission *e);
 void write_megatron(struct emission *e, struct emit_text *out);

@@ -148,7 +148,7 @@ void fill_ms_swift(struct emission *e)
 	adapters(e);
 	lengths(e);
 	emit_set(e, "packing", emit_fact(e, "packing", buf));
-	emit_rows(e, "", MS, "freeze_vit freeze_aligner");
+	emit_rows(e, "", MS, "freeze_vit freeze_aligner freeze_llm");
 	if (of_megatron(e)) {
 		megatron_ranks(e);
 		return;

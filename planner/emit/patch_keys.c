@@ -21,12 +21,23 @@ static const char *format_of(const struct emit_target *t)
 	return !dot ? "" : !strcmp(dot, ".sh") ? ARGS_FORMAT : dot + 1;
 }
 
+/* Does a map within the part hold its settings ("parameters" of a platform's job)?  Such a frame no writer makes. */
+static bool is_frame(const struct fw_part *p)
+{
+	const struct oom_reading *r = p->reading;
+
+	for (size_t i = 0; i < r->n_parts; i++)
+		if (r->parts[i]->fw == p->fw && *r->parts[i]->prefix && !strcmp(r->parts[i]->file, p->file))
+			return true;
+	return false;
+}
+
 /* The format in which a file of this part is written; NULL: none is. */
 static const struct emit_target *target_of(const struct fw_part *p)
 {
 	for (const struct emit_target *t = emit_targets; t->format.name; t++)
 		if (t->framework && !t->line && p->doc.format && !*p->prefix && !strcmp(t->framework, p->fw->name) &&
-		    !strcmp(format_of(t), p->doc.format))
+		    !strcmp(format_of(t), p->doc.format) && !is_frame(p))
 			return t;
 	return NULL;
 }

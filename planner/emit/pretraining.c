@@ -65,6 +65,12 @@ void fill_torchtune(struct emission *e)
 {
 	char buf[160];
 
+	if (emit_is(e, "grad-ckpt", "selective-op") || (emit_is(e, "grad-ckpt", "full") && e->plan->ckpt_every > 1)) {
+		/* in place of checkpointing, beside which the recipe does neither */
+		emit_set(e, "enable_activation_checkpointing", "False");
+		emit_set(e, "ac_mode", "selective");
+		emit_set(e, "ac_option", emit_is(e, "grad-ckpt", "full") ? emit_fact(e, "ckpt-every", buf) : "op");
+	}
 	emit_rows(e, "", "torchtune", "batch_size gradient_accumulation_steps tokenizer.max_seq_len dataset.packed "
 		  "enable_activation_checkpointing enable_activation_offloading");
 	emit_rows(e, "", "torchtune", "dtype");
@@ -166,9 +172,13 @@ void fill_torchtitan(struct emission *e)
 	const char *fused = emit_is(e, "optimizer", "adamw") ? "foreach" : "fused";
 
 	titan_model(e);
-	emit_set(e, "training.local_batch_size", emit_fact(e, "micro-batch", buf));
+	/* a pipeline cuts the local batch into its micro-batches */
+	snprintf(buf, sizeof(buf), "%lld", (long long)(e->plan->micro_batch * (e->plan->pp > 1 ? e->plan->grad_accum : 1)));
+	emit_set(e, "training.local_batch_size", buf);
 	emit_rows(e, "", "torchtitan", "training.seq_len");
-	if (e->plan->grad_accum > 1) {
+	if (e->plan->pp > 1)
+		emit_set(e, "parallelism.pipeline_parallel_microbatch_size", emit_fact(e, "micro-batch", buf));
+	if (e->plan->grad_accum > 1 && e->plan->pp < 2) {
 		snprintf(buf, sizeof(buf), "%lld",
 			 (long long)(e->plan->micro_batch * e->plan->grad_accum * oom_plan_data_parallel(e->plan)));
 		emit_set(e, "training.global_batch_size", buf);
@@ -185,6 +195,8 @@ void fill_torchtitan(struct emission *e)
 	emit_set(e, "parallelism.fsdp_reshard_after_forward", emit_is(e, "zero", "2") ? "never" : "default");
 	emit_rows(e, "", "torchtitan", "parallelism.tensor_parallel_degree parallelism.pipeline_parallel_degree "
 		  "parallelism.context_parallel_degree parallelism.expert_parallel_degree");
+	if (e->plan->etp > 1)
+		emit_rows(e, "", "torchtitan", "parallelism.expert_tensor_parallel_degree");
 	titan_checkpointing(e);
 	if (emit_is(e, "precision", "bf16"))
 		emit_set(e, "training.dtype", "bfloat16");

@@ -54,6 +54,28 @@ static const struct emit_cost titan_costs[] = {
 	{NULL, NULL, NULL, NULL, false},
 };
 
+/* litgpt/model.py: torch's attention, whose kernels are flash's where they can be; finetune/lora.py: the head in chunks;
+ * finetune/full.py: whole logits, in fp32 as Fabric returns them. */
+static const struct emit_cost litgpt_costs[] = {
+	{"attn", "flash", "sdpa", "", true},
+	{"attn", "eager", "sdpa", "", true},
+	{"loss", "plain", "parts", "", true},
+	{"loss", "plain", "outside", " (Fabric returns logits in fp32: more than was priced)", false},
+	{"autocast-adapter-dtype", "true", "false", "", true},
+	{"lora-targets", "all-linear", "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj", "", true},
+	{"lora-zero-pad", "false", "true", " (litgpt copies a joined matrix into zeros: more than was priced)", false},
+	{"keep-base-inputs", "false", "true", " (litgpt pins a bitsandbytes that keeps them: more than was priced)", false},
+	{"optimizer", "adamw-fused", "adamw", " (fine-tuning steps with foreach: more than was priced)", false},
+	{NULL, NULL, NULL, NULL, false},
+};
+
+/* composer/optim/decoupled_weight_decay.py steps tensor by tensor */
+static const struct emit_cost foundry_costs[] = {
+	{"optimizer", "adamw", "adamw-loop", "", true},
+	{"optimizer", "adamw-fused", "adamw-loop", " (DecoupledAdamW steps tensor by tensor: more than was priced)", false},
+	{NULL, NULL, NULL, NULL, false},
+};
+
 const struct emit_target emit_targets[] = {
 	{{"trl", "TRL's YAML (trl sft --config FILE)", "TRL 1.10, transformers 5.12"},
 	 "trl", "plan.yaml", fill_trl, write_trl, NULL, "# ", "gpus nodes allocator " HOST, "dataset_name", NULL, trl_costs},
@@ -92,6 +114,12 @@ const struct emit_target emit_targets[] = {
 	 "torchtitan", "plan.toml", fill_torchtitan, emit_toml, NULL, "# ",
 	 "gpus nodes allocator attn objective grad-accum " HOST,
 	 "[model] name, flavor and hf_assets_path, [training] dataset", NULL, titan_costs},
+	{{"litgpt", "litgpt's YAML (litgpt finetune_lora --config FILE)", "litgpt 0.5"},
+	 "litgpt", "plan.yaml", fill_litgpt, write_litgpt, NULL, "# ", "grad-accum allocator " HOST,
+	 "data", NULL, litgpt_costs},
+	{{"llm-foundry", "llm-foundry's YAML (composer train.py FILE)", "llm-foundry 0.20"},
+	 "llm-foundry", "plan.yaml", fill_llm_foundry, write_llm_foundry, NULL, "# ", "gpus nodes grad-accum " HOST,
+	 "train_loader.dataset, eval_loader, scheduler, max_duration", NULL, foundry_costs},
 	{{"megatron", "Megatron-LM's arguments", "Megatron-LM core 0.14"},
 	 "megatron-lm", "plan.sh", fill_megatron, write_megatron, NULL, "# ", "gpus nodes allocator objective grad-accum " HOST,
 	 "the architecture (--num-layers, --hidden-size, ...), tokenizer and data",

@@ -129,7 +129,9 @@ static void finish(struct fw_part *p)
 		fw_set(p, "compile", "true", "compile_config", "composer/trainer/trainer.py");
 	fw_take_compile(p, "compile_config.backend", "compile_config.mode");
 	if (fw_on(p, "expandable_segments"))
-		fw_set(p, "allocator", "expandable_segments", "expandable_segments", NULL);
+		fw_set(p, "allocator", "expandable_segments", "expandable_segments", CONFIG ":124");
+	else if (!fw_off(p, "expandable_segments"))
+		fw_default(p, "allocator", "expandable_segments", CONFIG ":124 expandable_segments");
 	if (doc_whole(fw_key(p, "compute.gpus"), &gpus) && gpus > 0)
 		fw_set_whole(p, "gpus", gpus, "compute.gpus", NULL);
 	else if (doc_whole(fw_key(p, "gpu_num"), &gpus) && gpus > 0)

@@ -31,7 +31,7 @@ static const struct oom_emit_run run = {.model = "org/model", .gpu = &card};
 
 struct saying {
 	const char *format, *plan;
-	const char *holds[8];   /* texts that stand in it, NULL ends */
+	const char *holds[12];   /* texts that stand in it, NULL ends */
 	const char *unsaid;     /* all that is lost, joined by "; " */
 };
 
@@ -128,6 +128,30 @@ static const struct saying sayings[] = {
 	{"torchtitan", "engine=fsdp2 zero=3 gpus=4 precision=bf16 optimizer=adamw-fused optimizer-in-backward=true compile=true loss=outside",
 	 {"dtype = \"bfloat16\"", "early_step_in_backward = true", "components = [\"model\"]"},
 	 "--kv-repeat grouped (torchtitan copies keys and values to all heads: more than was priced)"},
+	/* a pipeline's micro-batches are parts of the local batch */
+	{"torchtitan", "engine=fsdp2 zero=3 gpus=8 pp=4 precision=amp-bf16 optimizer=adamw-fused micro-batch=2 grad-accum=4 kv-repeat=sdpa",
+	 {"local_batch_size = 8", "pipeline_parallel_microbatch_size = 2"}, ""},
+	{"torchtune", "engine=torchtune precision=bf16 optimizer=adamw grad-ckpt=full ckpt-every=3",
+	 {"enable_activation_checkpointing=False", "ac_mode=selective", "ac_option=3"}, ""},
+	/* litgpt/finetune/lora.py, litgpt/args.py */
+	{"litgpt", "precision=bf16 lora-r=16 lora-targets=all-linear lora-dropout=0.05 base-weights=nf4 optimizer=paged-adamw keep-base-inputs=true "
+	 "micro-batch=2 grad-accum=4 seq-len=512",
+	 {"# litgpt finetune_lora --config FILE", "checkpoint_dir: checkpoints/org/model", "precision: bf16-true", "quantize: bnb.nf4-dq",
+	  "lora_r: 16", "lora_mlp: true", "lora_head: false", "  micro_batch_size: 2", "  global_batch_size: 8", "  max_seq_length: 512"}, ""},
+	{"litgpt", "engine=fsdp1 zero=3 gpus=8 nodes=2 precision=bf16 grad-ckpt=full optimizer=adamw loss=outside attn=flash",
+	 {"# litgpt finetune_full", "devices: 4", "num_nodes: 2", "optimizer: AdamW"}, ""},
+	{"litgpt", "precision=bf16 grad-ckpt=full optimizer=adamw loss=outside", {"devices: 1"}, "--grad-ckpt full"},
+	{"litgpt", "engine=fsdp1 zero=3 hybrid-shard=true gpus=4 precision=amp-bf16 optimizer=adamw-fused loss=outside",
+	 {"# litgpt pretrain", "model_name: model", "tokenizer_dir: checkpoints/org/model"}, ""},
+	/* scripts/train/yamls/finetune of llm-foundry, composer/distributed/mosaic_parallelism.py */
+	{"llm-foundry", "engine=fsdp1 zero=3 gpus=8 precision=amp-bf16 grad-ckpt=full use-reentrant=false optimizer=adamw-loop reduce-dtype=fp32 "
+	 "micro-batch=2 grad-accum=2 packing=true attn=flash seq-len=4096",
+	 {"max_seq_len: 4096", "  name: hf_causal_lm", "  attn_implementation: flash_attention_2", "    packing_ratio: auto",
+	  "  name: decoupled_adamw", "global_train_batch_size: 32", "device_train_microbatch_size: 2", "precision: amp_bf16",
+	  "  sharding_strategy: FULL_SHARD", "  mixed_precision: DEFAULT", "  activation_checkpointing: true"}, ""},
+	{"llm-foundry", "engine=fsdp1 zero=2 gpus=4 precision=amp-bf16 lora-r=8 lora-targets=q_proj+v_proj optimizer=adamw-fused attn=sdpa "
+	 "reduce-dtype=own", {"    peft_type: LORA", "    r: 8", "  sharding_strategy: SHARD_GRAD_OP", "  mixed_precision: PURE"},
+	 "--optimizer adamw-fused (DecoupledAdamW steps tensor by tensor: more than was priced)"},
 	{"megatron", "engine=megatron gpus=16 tp=4 pp=2 sp=true zero=1 precision=bf16 micro-batch=1 grad-accum=8 attn=flash "
 	 "seq-len=4096 grad-ckpt=full recompute-num-layers=4 optimizer=adamw-fused",
 	 {"--tensor-model-parallel-size 4", "--sequence-parallel", "--use-distributed-optimizer", "--global-batch-size 16",

@@ -38,7 +38,7 @@ static const struct {
 	void (*fill)(struct emission *e);
 	const char *plan;
 	/* "key=value", a key alone where it must not stand */
-	const char *holds[7];
+	const char *holds[12];
 } fillings[] = {
 	/* deepspeed/runtime/constants.py, zero/config.py, zero/offload_config.py */
 	{fill_deepspeed, SHARDED "offload-optimizer=cpu",
@@ -71,6 +71,12 @@ static const struct {
 	{fill_torchtitan, "engine=fsdp2 zero=3 gpus=4 micro-batch=2 seq-len=512 precision=amp-bf16 grad-ckpt=full tp=2",
 	 {"training.local_batch_size=2", "training.seq_len=512", "activation_checkpoint.mode=full",
 	  "parallelism.tensor_parallel_degree=2", NULL}},
+	/* litgpt/finetune/lora.py, litgpt/args.py */
+	{fill_litgpt, ADAPTED, {"checkpoint_dir=checkpoints/org/model", "lora_r=16", "lora_query=true", "lora_key=false",
+				"train.micro_batch_size=2", "train.global_batch_size=16", "devices=1", "quantize", NULL}},
+	/* llm-foundry scripts/train/yamls */
+	{fill_llm_foundry, ADAPTED, {"model.name=hf_causal_lm", "model.peft_config.r=16", "device_train_microbatch_size=2",
+				     "global_train_batch_size=16", "fsdp_config", NULL}},
 	/* megatron/training/arguments.py */
 	{fill_megatron, "engine=megatron gpus=8 tp=4 pp=2 micro-batch=2 seq-len=512 precision=bf16 zero=1",
 	 {"micro-batch-size=2", "tensor-model-parallel-size=4", "pipeline-model-parallel-size=2", "seq-length=512", "bf16=true",

@@ -129,6 +129,9 @@ static const struct {
 	{"torchtitan", "--loss tiled", "a part of the Python of today; what is written is TOML"},
 	{"torchtitan", "--loss-chunk", "the same"},
 	{"torchtitan", "--reduce-dtype", "job_config.py takes float32 alone; forks take more"},
+	{"llm-foundry", "the model's hub id", "the file describes an MPT by numbers; what is written is a model of transformers"},
+	{"llm-foundry", "--loss flash", "that MPT's loss"},
+	{"llm-foundry", "--optimizer adamw-fused", "the plan's own, for a file that names none"},
 	{"accelerate", "--cp-comm", "follows from the degree's key"},
 };
 
