@@ -332,6 +332,16 @@ static void settle_unseen_fsdp(struct fw_part *all)
 			"needs more");
 }
 
+/* One process has nobody to share with: FSDP1 says that it switches to NO_SHARD (torch/distributed/fsdp/_init_utils.py
+ * _init_core_state). */
+static void settle_one_process(struct fw_part *all)
+{
+	if (!fw_fact_is(all, "engine", "fsdp1") || whole(all, "gpus", 0) != 1 || !fw_fact_from_file(all, "gpus") || whole(all, "zero", 0) < 1)
+		return;
+	fw_set(all, "@price.zero", "0", NULL, NULL);
+	fw_open(all, "zero", "one process: FSDP shards nothing there, and is priced so");
+}
+
 void reading_settle(struct oom_reading *r)
 {
 	struct fw_part *all = r->all;
@@ -367,6 +377,7 @@ void reading_settle(struct oom_reading *r)
 	}
 	if (fw_fact_is(all, "hybrid-shard", "true"))
 		settle_replicas(all);
+	settle_one_process(all);
 	if (whole(all, "gpus", 0) == 1)
 		fw_default(all, "nodes", "1", "one GPU");
 }
