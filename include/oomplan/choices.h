@@ -120,6 +120,14 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_REDUCE_FP32, "fp32", "32 bit", "float32 torch.float32", \
 	  "torch/distributed/fsdp MixedPrecision(reduce_dtype=)", OOM_NUMERICS)
 
+#define OOM_PREFETCHES(X) \
+	X(OOM_PREFETCH_PRE, "pre", "before this one's derivatives, as torch has it: two units are whole beside the gradients", \
+	  "backward_pre", "torch/distributed/fsdp/api.py BACKWARD_PRE", OOM_EXACT) \
+	X(OOM_PREFETCH_POST, "post", "when this one's gradients are there and its parameters gone", \
+	  "backward_post", "torch/distributed/fsdp/api.py BACKWARD_POST", OOM_EXACT) \
+	X(OOM_PREFETCH_NONE, "none", "when its own backward pass begins, as accelerate has it", \
+	  "no_prefetch null", "accelerate utils/dataclasses.py FullyShardedDataParallelPlugin", OOM_EXACT)
+
 #define OOM_KV_REPEATS(X) \
 	X(OOM_KV_GROUPED, "grouped", "kernels take grouped heads wherever they can", "", \
 	  "transformers 5.12 integrations/sdpa_attention.py: use_gqa_in_sdpa", OOM_EXACT) \
@@ -343,6 +351,7 @@ enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
 enum oom_autocast { OOM_AUTOCASTS(OOM_CHOICE_ID) };
 enum oom_reduce { OOM_REDUCES(OOM_CHOICE_ID) };
+enum oom_prefetch { OOM_PREFETCHES(OOM_CHOICE_ID) };
 enum oom_quantised_load { OOM_QUANTISED_LOADS(OOM_CHOICE_ID) };
 enum oom_kv_repeat { OOM_KV_REPEATS(OOM_CHOICE_ID) };
 enum oom_rope_kept { OOM_ROPE_TABLES(OOM_CHOICE_ID) };

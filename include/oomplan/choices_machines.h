@@ -18,7 +18,8 @@ enum oom_engine_trait {
 	OOM_E_MIXES = 64,       /* degrees of parallelism beside its sharding (torchtitan) */
 	OOM_E_IN_TURN = 128,    /* one process, whose GPUs hold different layers and work in turn */
 	OOM_E_AUTOCAST = 256,   /* a mixed precision of its own, beside which autocast is a choice */
-	OOM_E_PURE = 512        /* recipes in one type: no autocast, no fp32 master */
+	OOM_E_PURE = 512,       /* recipes in one type: no autocast, no fp32 master */
+	OOM_E_HOOKED = 1024     /* hooks gather a unit for its backward pass, at a time that is a choice */
 };
 
 /* X: a choice as above.  T(ENUM, traits): its traits. */
@@ -35,7 +36,7 @@ enum oom_engine_trait {
 	T(OOM_ENGINE_FSDP2, OOM_E_FSDP | OOM_E_MIXES) \
 	X(OOM_ENGINE_FSDP1, "fsdp1", "FullyShardedDataParallel through accelerate", "fsdp", \
 	  "accelerate FSDP", OOM_PLACEMENT) \
-	T(OOM_ENGINE_FSDP1, OOM_E_FSDP | OOM_E_AUTOCAST) \
+	T(OOM_ENGINE_FSDP1, OOM_E_FSDP | OOM_E_AUTOCAST | OOM_E_HOOKED) \
 	X(OOM_ENGINE_MEGATRON, "megatron", "Megatron-LM", "megatron_lm", \
 	  "Megatron-LM arguments", OOM_PLACEMENT) \
 	T(OOM_ENGINE_MEGATRON, OOM_E_RANKS | OOM_E_CORE) \

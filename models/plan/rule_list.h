@@ -251,6 +251,8 @@
  "torch-autocast stands beside an engine's own mixed precision: --engine deepspeed or fsdp1"},
 {ABOVE(reduce_dtype, 0), WITHOUT_EFFECT_UNLESS(THAT(FSDP)),
  "reduce-dtype is FSDP's: --engine fsdp1 or fsdp2"},
+{ABOVE(backward_prefetch, 0), WITHOUT_EFFECT_UNLESS(THAT(HOOKED)),
+ "backward-prefetch is FSDP1's: --engine fsdp1"},
 {ABOVE(fp32_grads, 0), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
  "fp32-grad-accum is DeepSpeed's: --engine deepspeed"},
 /* engine.py _do_optimizer_sanity_check: "unsupported mix of model_dtype and grad_accum_dtype" */

@@ -36,6 +36,7 @@ static bool batch_holds(const struct oom_plan *p)
 #define IF_MIXES(id, traits) | (((traits) & OOM_E_MIXES) ? BIT(id) : 0)
 #define IF_IN_TURN(id, traits) | (((traits) & OOM_E_IN_TURN) ? BIT(id) : 0)
 #define IF_AUTOCAST(id, traits) | (((traits) & OOM_E_AUTOCAST) ? BIT(id) : 0)
+#define IF_HOOKED(id, traits) | (((traits) & OOM_E_HOOKED) ? BIT(id) : 0)
 #define IF_PURE(id, traits) | (((traits) & OOM_E_PURE) ? BIT(id) : 0)
 #define ENGINES(trait) (UINT64_C(0) OOM_ENGINE_TRAITS(IF_##trait))
 

@@ -10,7 +10,7 @@
 #include "step/schedule.h"
 
 /* Bits of a number that says which streams a pass makes (oom_shape_of). */
-enum { OOM_SHAPE_BITS = 5 };
+enum { OOM_SHAPE_BITS = 6 };
 
 struct oom_pass {
 	const char *name;

@@ -34,6 +34,13 @@ static const struct emit_cost factory_costs[] = {
 	{NULL, NULL, NULL, NULL, false},
 };
 
+/* Its schema drops the key, and accelerate prefetches nothing unless told to (axolotl utils/schemas/fsdp.py FSDPConfig). */
+static const struct emit_cost axolotl_costs[] = {
+	{"backward-prefetch", "pre", "none", "", true},
+	{"backward-prefetch", "post", "none", "", true},
+	{NULL, NULL, NULL, NULL, false},
+};
+
 /* Where shards wait on the host, states wait beside them (torch/distributed/fsdp CPUOffloadPolicy). */
 static const struct emit_cost tune_costs[] = {
 	{"offload-optimizer", "none", "cpu", "", true},
@@ -100,7 +107,7 @@ const struct emit_target emit_targets[] = {
 	 "allocator objective use-reentrant kbit-prepare double-quant autocast-adapter-dtype " HOST, NULL, NULL, NULL},
 	{{"axolotl", "axolotl's YAML", "axolotl 0.12"},
 	 "axolotl", "plan.yaml", fill_axolotl, write_axolotl, NULL, "# ", "gpus nodes allocator " HOST,
-	 "datasets", NULL, NULL},
+	 "datasets", NULL, axolotl_costs},
 	{{"llamafactory", "LLaMA-Factory's YAML", "LLaMA-Factory 0.9.4"},
 	 "llamafactory", "plan.yaml", fill_llamafactory, write_llamafactory, NULL, "# ", "gpus nodes allocator " HOST,
 	 "dataset, template", NULL, factory_costs},

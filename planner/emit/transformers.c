@@ -60,6 +60,14 @@ void fill_deepspeed(struct emission *e)
 
 /* ---- transformers, TRL ---- */
 
+/* accelerate's words, whose own default is not torch's. */
+static const char *emit_prefetch(const struct emission *e)
+{
+	return emit_is(e, "backward-prefetch", "none") ? "NO_PREFETCH"
+	       : emit_is(e, "backward-prefetch", "post") ? "BACKWARD_POST"
+							 : "BACKWARD_PRE";
+}
+
 /* Engine as TrainingArguments take it. */
 static void training_engine(struct emission *e)
 {
@@ -77,6 +85,8 @@ static void training_engine(struct emission *e)
 		emit_set(e, "fsdp_config.version", two ? "2" : "1");
 		if (two)
 			emit_set(e, "fsdp_config.reshard_after_forward", kept ? "false" : "true");
+		else
+			emit_set(e, "fsdp_config.backward_prefetch", emit_prefetch(e));
 		if (emit_fsdp_checkpoints(e))
 			emit_set(e, "fsdp_config.activation_checkpointing", "true");
 	}
@@ -376,6 +386,8 @@ void fill_accelerate(struct emission *e)
 								    : "FULL_SHARD");
 		if (two)
 			accelerate_degrees(e);
+		else
+			emit_set(e, "fsdp_config.fsdp_backward_prefetch", emit_prefetch(e));
 		emit_set(e, "fsdp_config.fsdp_offload_params",
 			 emit_is(e, "offload-params", "none") ? "false" : "true");
 		emit_set(e, "fsdp_config.fsdp_state_dict_type",

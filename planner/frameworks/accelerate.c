@@ -30,6 +30,8 @@ static const struct fw_row rows[] = {
 	{"fsdp_config.fsdp_offload_params", "offload-params",
 	 "true>cpu offload-optimizer=cpu;false>none offload-optimizer=none",
 	 .source = "torch.distributed.fsdp CPUOffload: states and step are where the shards are"},
+	{"fsdp_config.fsdp_backward_prefetch", .hook = true, .source = FSDP},
+	{"fsdp_config.fsdp_backward_prefetch_policy", .hook = true, .source = "huggingface/accelerate#2288: its name before 0.26"},
 	{"fsdp_config.offload_params", "offload-params",
 	 "true>cpu offload-optimizer=cpu;false>none offload-optimizer=none", .source = FSDP},
 	{"fsdp_config.fsdp_state_dict_type", "save-sharded",
@@ -103,6 +105,8 @@ static void finish_fsdp(struct fw_part *p)
 	       two ? "fsdp_config.fsdp_version" : "distributed_type", FSDP);
 	if (two)
 		fw_default(p, "reduce-dtype", "own", FSDP " set_mixed_precision");
+	fw_take_prefetch(p, (const char *const[]){"fsdp_config.fsdp_backward_prefetch", "fsdp_config.fsdp_backward_prefetch_policy",
+						  NULL});
 	/* reshard_after_forward is the strategy's successor: a flag for version 2, and the old words
 	 * for version 1 */
 	if (two && fw_off(p, reshard))

@@ -112,6 +112,7 @@ void fw_name_accelerate(struct fw_part *p, const char *key, const char *path)
 	fw_set(p, "engine", has(name, "fsdp2") ? "fsdp2" : "fsdp1", key, "the file's name");
 	fw_set(p, "zero", "3", key, "FULL_SHARD, accelerate's default");
 	fw_default(p, "offload-params", "none", "accelerate's default");
+	fw_take_prefetch(p, NULL);
 	snprintf(told, sizeof(told),
 		 "%.100s is not found: the engine is taken from its name, whole sharding and no offload "
 		 "are assumed; give the file too",
@@ -192,6 +193,23 @@ static bool says(const struct doc_node *node, const char *word)
 	return node && has(doc_show(node, text, sizeof(text)), word);
 }
 
+void fw_take_prefetch(struct fw_part *p, const char *const *keys)
+{
+	const char *word = "";
+
+	fw_unset(p, "backward-prefetch");
+	if (!fw_fact_is(p, "engine", "fsdp1"))
+		return;
+	for (size_t i = 0; keys && keys[i]; i++) {
+		word = fw_text(p, keys[i]);
+		if (!strcasecmp(word, "backward_pre") || !strcasecmp(word, "backward_post"))
+			fw_set(p, "backward-prefetch", !strcasecmp(word, "backward_pre") ? "pre" : "post", keys[i], NULL);
+		else if (!strcasecmp(word, "no_prefetch"))
+			fw_set(p, "backward-prefetch", "none", keys[i], NULL);
+	}
+	fw_default(p, "backward-prefetch", "none", "accelerate utils/dataclasses.py FullyShardedDataParallelPlugin: NO_PREFETCH");
+}
+
 void fw_take_fsdp(struct fw_part *p, const char *key, const char *config,
 		  const char *default_version)
 {
@@ -201,6 +219,7 @@ void fw_take_fsdp(struct fw_part *p, const char *key, const char *config,
 			      *offload = option(p, config, "offload_params"), *moved = option(p, config, "cpu_offload");
 	const struct doc_node *named = strategy ? strategy : fsdp;
 	const char *from = fsdp ? key : config;
+	char prefetch[120];
 	bool cpu;
 
 	if (doc_is_off(fsdp) && !(fw_key(p, config) && fw_key(p, config)->n && !fsdp))
@@ -213,6 +232,9 @@ void fw_take_fsdp(struct fw_part *p, const char *key, const char *config,
 		fw_open(p, "engine", "no version of FSDP is said: 1, as transformers 4 has it; 5.13 takes 2");
 	if (fw_fact_is(p, "engine", "fsdp2"))
 		fw_default(p, "reduce-dtype", "own", "accelerate utils/dataclasses.py set_mixed_precision");
+	snprintf(prefetch, sizeof(prefetch), "%s.%sbackward_prefetch", config,
+		 fw_key(p, config) && doc_below(fw_key(p, config), "fsdp_backward_prefetch") ? "fsdp_" : "");
+	fw_take_prefetch(p, (const char *const[]){prefetch, NULL});
 	if (says(named, "no_shard"))
 		fw_set(p, "zero", "0", from, "NO_SHARD");
 	else if (says(named, "shard_grad_op") || (reshard && doc_is_off(reshard)) ||

@@ -177,6 +177,9 @@ void fw_name_accelerate(struct fw_part *part, const char *key, const char *path)
 /* transformers' "fsdp" and "fsdp_config" keys, also axolotl's. */
 void fw_take_fsdp(struct fw_part *part, const char *key, const char *config,
 		  const char *default_version);
+/* When accelerate's FSDP1 gathers a unit for its backward pass: keys that may say so, ends with NULL (NULL: none may),
+ * and else its default.  Under another engine the knob says nothing. */
+void fw_take_prefetch(struct fw_part *part, const char *const *keys);
 /* FSDP whose shards are replicated, of given degrees (0: not said): settled when the cards of all files are known, see
  * settle.c. */
 void fw_take_replicas(struct fw_part *part, int64_t shards, int64_t replicas, const char *key);

@@ -49,6 +49,8 @@ static const struct fw_row rows[] = {
 	FW_KEY("offload_param_device", "offload-params", NULL, NULL, ACCELERATE ":430"),
 	{"use_fsdp", .hook = true, .source = ACCELERATE},
 	{"fsdp_version", .hook = true, .source = ACCELERATE},
+	{"fsdp_backward_prefetch", .hook = true, .source = ACCELERATE},
+	{"fsdp_backward_prefetch_policy", .hook = true, .source = ACCELERATE},
 	FW_KEY("fsdp_sharding_strategy", "zero",
 	       "FULL_SHARD>3;SHARD_GRAD_OP>2;NO_SHARD>0;HYBRID_SHARD>3 hybrid-shard=true;1>3;2>2;3>0;"
 	       "4>3 hybrid-shard=true",
@@ -219,9 +221,11 @@ static void finish(struct fw_part *p)
 		fw_set(p, "engine", "deepspeed", "use_deepspeed", NULL);
 		fw_take_deepspeed(p, "deepspeed_config_file");
 	}
-	if (fw_on(p, "use_fsdp"))
+	if (fw_on(p, "use_fsdp")) {
 		fw_set(p, "engine", !strcmp(fw_text(p, "fsdp_version"), "2") ? "fsdp2" : "fsdp1",
 		       "use_fsdp", NULL);
+		fw_take_prefetch(p, (const char *const[]){"fsdp_backward_prefetch", "fsdp_backward_prefetch_policy", NULL});
+	}
 	fw_accelerate_fp8(p, "fp8_backend", "fp8_enable_fsdp_float8_all_gather");
 	if (*fw_fact(p, "engine") && strcmp(fw_fact(p, "engine"), "deepspeed"))
 		fw_default(p, "zero", "3", ACCELERATE " FULL_SHARD");

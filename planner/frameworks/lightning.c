@@ -26,6 +26,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("trainer.num_nodes", "nodes", NULL, "1", TRAINER),
 	FW_KEY("trainer.accumulate_grad_batches", "grad-accum", NULL, "1", TRAINER),
 	{"trainer.strategy", .hook = true, .source = STRATEGIES},
+	{"trainer.strategy.init_args.backward_prefetch", .hook = true, .source = STRATEGIES "/fsdp.py"},
 	{"trainer.accelerator", .hook = true, .source = TRAINER},
 	{"trainer.plugins", .note = "plugins may change the precision or how weights are sharded"},
 	FW_KEY("data.init_args.batch_size", "micro-batch", NULL, NULL, NULL),
@@ -90,12 +91,16 @@ static void take_deepspeed(struct fw_part *p, const char *word)
 
 static void take_fsdp(struct fw_part *p)
 {
-	const char *sharding = fw_text(p, "trainer.strategy.init_args.sharding_strategy");
+	const char *key = "trainer.strategy.init_args.backward_prefetch", *prefetch = fw_text(p, key),
+		   *sharding = fw_text(p, "trainer.strategy.init_args.sharding_strategy");
 	const bool offload = fw_on(p, "trainer.strategy.init_args.cpu_offload");
 
 	fw_set(p, "engine", "fsdp1", "trainer.strategy", STRATEGIES "/fsdp.py");
 	fw_set(p, "zero", !strcmp(sharding, "NO_SHARD") ? "0" : !strcmp(sharding, "SHARD_GRAD_OP") ? "2" : "3",
 	       "trainer.strategy", STRATEGIES "/fsdp.py sharding_strategy");
+	/* **kwargs are torch's own, whose default is BACKWARD_PRE */
+	if (!strcmp(prefetch, "BACKWARD_POST") || (fw_key(p, key) && doc_is_off(fw_key(p, key))))
+		fw_set(p, "backward-prefetch", *prefetch == 'B' ? "post" : "none", key, STRATEGIES "/fsdp.py");
 	if (strstr(sharding, "HYBRID"))
 		fw_set(p, "hybrid-shard", "true", "trainer.strategy", STRATEGIES "/fsdp.py");
 	fw_set(p, "offload-params", offload ? "cpu" : "none", "trainer.strategy", STRATEGIES "/fsdp.py");

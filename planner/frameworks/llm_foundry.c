@@ -31,6 +31,8 @@ static const struct fw_row rows[] = {
 	FW_KEY("fsdp_config.cpu_offload", "offload-params", "true>cpu offload-optimizer=cpu;false>none", NULL, NULL),
 	{"fsdp_config", .hook = true},
 	FW_KEY("fsdp_config.mixed_precision", "reduce-dtype", "PURE>own;DEFAULT>fp32;FULL>fp32;{...}>", NULL, FSDP),
+	FW_KEY("fsdp_config.backward_prefetch", "backward-prefetch", "BACKWARD_PRE>pre;BACKWARD_POST>post;NONE>none;null>none",
+	       NULL, "composer/utils/parallelism.py:22"),
 	{"model.name", .hook = true}, {"model.pretrained_model_name_or_path", .hook = true},
 	{"model.pretrained_model_name", .hook = true}, FW_KEY("model.pretrained", NULL, NULL, NULL, NULL),
 	{"model.attn_config.attn_impl", .hook = true}, {"model.attn_impl", .hook = true},
@@ -107,6 +109,8 @@ static void finish(struct fw_part *p)
 	fw_default(p, "base-bits", "16", "no quantisation is asked for");
 	fw_default(p, "engine", sharded ? "fsdp1" : "hf", "fsdp_config");
 	fw_default(p, "zero", sharded ? "3" : "0", "composer/utils/parallelism.py");
+	if (sharded)
+		fw_default(p, "backward-prefetch", "post", "composer/utils/parallelism.py:22");
 	fw_default(p, "grad-ckpt", "none", "composer/utils/parallelism.py:16");
 	if (sharded)
 		fw_default(p, "reduce-dtype", "fp32", FSDP " DEFAULT");

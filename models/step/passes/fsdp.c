@@ -160,10 +160,19 @@ static void gather(struct oom_rewrite *w, size_t unit)
 
 /* FSDP1 prefetches a unit that has made its pre-backward hooks (_runtime_utils.py _get_handle_to_prefetch:
  * _needs_pre_backward_unshard), which hang on outputs that need a gradient.  Under reentrant checkpointing the
- * forward's do not, and the unit before has not been run again yet: nothing is gathered ahead. */
-static bool prefetches(const struct oom_rewrite *w)
+ * forward's do not, and the unit before has not been run again yet: nothing is gathered ahead.  When it asks for one
+ * is backward_prefetch: in the hook before this unit's derivatives, in the one behind its last gradient
+ * (_post_backward_reshard), or not at all. */
+static bool prefetches(const struct oom_rewrite *w, enum oom_prefetch when)
 {
-	return copies_out(w) || !oom_ckpt_around_units(w->plan);
+	return copies_out(w) ? when == OOM_PREFETCH_PRE :
+			       w->plan->backward_prefetch == (int64_t)when && !oom_ckpt_around_units(w->plan);
+}
+
+/* Its parameters are there when its backward pass begins: the first unit's because the root asked for them. */
+static bool gathered_ahead(const struct oom_rewrite *w, bool first)
+{
+	return prefetches(w, OOM_PREFETCH_PRE) || (!first && prefetches(w, OOM_PREFETCH_POST));
 }
 
 static void gather_again(struct oom_rewrite *w, size_t unit)
@@ -172,7 +181,7 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 	const struct unit_rows *r = rows_of(w, unit);
 	const bool first = !root->met++, apart = copies_out(w);
 	/* prefetched while this unit runs; there is none before the first layer */
-	const struct unit_rows *next = unit > 1 && prefetches(w) ? rows_of(w, unit - 1) : NULL;
+	const struct unit_rows *next = unit > 1 && prefetches(w, OOM_PREFETCH_PRE) ? rows_of(w, unit - 1) : NULL;
 
 	if (first)
 		give(w, &root->gathered_before);
@@ -180,7 +189,7 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 		return;
 	if (first && apart)
 		oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
-	else if (!prefetches(w))
+	else if (!gathered_ahead(w, first))
 		gather_flat(w, r);
 	if (apart) {
 		oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
@@ -200,6 +209,8 @@ static void reduce_flat(struct oom_rewrite *w, size_t unit, const struct unit_ro
 	oom_free_waiting(w, (uint32_t)unit);
 	if (!r->again || reshards(w))
 		oom_rewrite_event(w, r->params, OOM_EV_FREE);
+	if (unit > 1 && reshards(w) && prefetches(w, OOM_PREFETCH_POST))
+		gather_flat(w, rows_of(w, unit - 1));
 	oom_rewrite_event(w, r->input, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->output, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->shard, OOM_EV_ALLOC);
@@ -245,7 +256,7 @@ static void reduce(struct oom_rewrite *w, size_t unit)
  * (_runtime_utils.py _pre_backward_hook): the last layer is whole beside the gradient of the logits. */
 static void gather_last(struct oom_rewrite *w)
 {
-	if (!copies_out(w) && reshards(w) && prefetches(w) && w->from->n_units)
+	if (!copies_out(w) && reshards(w) && prefetches(w, OOM_PREFETCH_PRE) && w->from->n_units)
 		gather_flat(w, rows_of(w, w->from->n_units));
 }
 
@@ -309,14 +320,14 @@ static bool applies(const struct oom_plan *p)
 	return oom_engine_of(p)->wraps_units && p->zero_stage;
 }
 
-/* Under mixed precision the tape is that of 16-bit weights: what is added to it is not.  1 to 24; what is
+/* Under mixed precision the tape is that of 16-bit weights: what is added to it is not.  1 to 48; what is
  * offloaded is stage 3. */
 static unsigned shape(const struct oom_plan *p)
 {
-	const unsigned stage = p->offload_params != OOM_OFFLOAD_NONE ? 2 : p->zero_stage >= 3;
+	const unsigned stage = p->offload_params != OOM_OFFLOAD_NONE ? 2 : p->zero_stage >= 3,
+		       kind = oom_engine_of(p)->gathers_apart ? 0 : 1u + (unsigned)p->backward_prefetch;
 
-	return 1u + stage + 3u * oom_engine_of(p)->gathers_apart + 6u * oom_engine_casts_trained(p) +
-	       12u * reduces_wide(p);
+	return 1u + stage + 3u * kind + 12u * oom_engine_casts_trained(p) + 24u * reduces_wide(p);
 }
 
 /* Who names no version starts FSDP2 with transformers 5, which has a quantised model whole on every rank's card, and
