@@ -120,6 +120,13 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_REDUCE_FP32, "fp32", "32 bit", "float32 torch.float32", \
 	  "torch/distributed/fsdp MixedPrecision(reduce_dtype=)", OOM_NUMERICS)
 
+#define OOM_T5_ATTENTIONS(X) \
+	X(OOM_T5_AUTO, "auto", "as --transformers has it, else as 5.12", "", "huggingface/transformers#47014", OOM_EXACT) \
+	X(OOM_T5_WRITTEN, "written", "written out, with a softmax in fp32 and the mask added to the bias once", "", \
+	  "transformers 5.12 models/t5/modeling_t5.py T5Attention", OOM_EXACT) \
+	X(OOM_T5_INTERFACE, "interface", "as --attn says; written out, with a softmax in the scores' type", "", \
+	  "transformers 5.17 models/t5/modeling_t5.py eager_attention_forward", OOM_EXACT)
+
 #define OOM_PREFETCHES(X) \
 	X(OOM_PREFETCH_PRE, "pre", "before this one's derivatives, as torch has it: two units are whole beside the gradients", \
 	  "backward_pre", "torch/distributed/fsdp/api.py BACKWARD_PRE", OOM_EXACT) \
@@ -351,6 +358,7 @@ enum oom_checkpointing { OOM_CHECKPOINTINGS(OOM_CHOICE_ID) };
 enum oom_reentrant { OOM_REENTRANTS(OOM_CHOICE_ID) };
 enum oom_autocast { OOM_AUTOCASTS(OOM_CHOICE_ID) };
 enum oom_reduce { OOM_REDUCES(OOM_CHOICE_ID) };
+enum oom_t5_attention { OOM_T5_ATTENTIONS(OOM_CHOICE_ID) };
 enum oom_prefetch { OOM_PREFETCHES(OOM_CHOICE_ID) };
 enum oom_quantised_load { OOM_QUANTISED_LOADS(OOM_CHOICE_ID) };
 enum oom_kv_repeat { OOM_KV_REPEATS(OOM_CHOICE_ID) };

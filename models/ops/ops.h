@@ -347,6 +347,7 @@ struct oom_sdpa {
 	uint16_t sq;            /* length of the queries alone; OOM_MONO_ONE: unknown */
 	bool causal, gqa;
 	bool across;            /* elements of a head do not lie side by side: fused kernels refuse them */
+	bool rows_apart;        /* the mask's rows do not lie together, which fused kernels refuse */
 	double dropout;
 };
 /* scaled_dot_product_attention: chooses the kernel as a CUDA build does on sm80, and runs it.  mask may be absent

@@ -280,7 +280,7 @@ static struct oom_val choose(struct oom_tape *t, const struct oom_val arg[4],
 		count(t, a, false, false);
 		return flash(t, q, k, v, a);    /* check_sm_version: Ampere and later */
 	}
-	if (same && a->d % align == 0 && a->dv % align == 0 && (sm >= 8 || q.dt != OOM_DT_BF16)) {
+	if (same && !a->rows_apart && a->d % align == 0 && a->dv % align == 0 && (sm >= 8 || q.dt != OOM_DT_BF16)) {
 		count(t, a, !is_half(q), t->plan->padding_mask);
 		return efficient(t, q, k, v, mask, a);
 	}

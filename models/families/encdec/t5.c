@@ -45,19 +45,30 @@ static struct oom_val relative_positions(struct oom_tape *t, const struct t5_sta
 	return b;
 }
 
-/* A bias of zeros over keys of this length: for cross-attention, for layers without a table. */
+/* A bias of zeros over keys of this length: for cross-attention, for layers without a table.  Under checkpointing it is a
+ * leaf that asks for a gradient (position_bias.requires_grad = True), for nobody to use. */
 static struct oom_val no_positions(struct oom_tape *t, const struct t5_stack *s, bool cross,
 				   enum oom_dtype dt)
 {
-	return oom_new(t, cross ? "cross position bias" : "position bias",
-		       oom_mono_mul(t, s->m_len, cross ? s->m_src_len : s->m_len),
-		       (struct oom_dim){s->a->n_heads, "num_heads"}, dt);
+	struct oom_val zeros = oom_new(t, cross ? "cross position bias" : "position bias",
+				       oom_mono_mul(t, s->m_len, cross ? s->m_src_len : s->m_len),
+				       (struct oom_dim){s->a->n_heads, "num_heads"}, dt);
+	int32_t n;
+
+	/* a reentrant block's first run has no graph */
+	if (t->plan->grad_ckpt == OOM_CKPT_NONE || oom_ckpt_reenters(t->plan) || !t->train || !t->grad ||
+	    t5_kind_of(s->a)->each)
+		return zeros;
+	n = oom_node(t, OOM_NODE_LEAF, "position bias");
+	zeros = oom_node_out(t, n, 0, zeros);
+	oom_node_save(t, n, zeros);             /* AccumulateGrad holds its leaf */
+	return zeros;
 }
 
 static struct oom_val masked(struct oom_tape *t, const struct t5_stack *s, struct oom_val bias,
 			     struct oom_val mask)
 {
-	if (oom_is_none(mask))
+	if (oom_is_none(mask) || t5_by_name(t))         /* which each layer adds for itself */
 		return bias;
 	return oom_op_add_into(t, bias, mask, oom_mono_mul(t, t->m_b, bias.mono),
 			       (struct oom_dim){s->a->n_heads, "num_heads"});
@@ -91,6 +102,15 @@ static struct oom_val t5_attention(struct oom_tape *t, const struct t5_stack *s,
 	q = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "q", x, inner, 0)));
 	k = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "k", src, inner, 0)));
 	v = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "v", src, inner, 0)));
+	if (t5_by_name(t)) {
+		struct t5_heads h = {.q = q, .k = k, .v = v, .bias = bias, .mask = cross ? s->cross_mask : s->mask, .len = len,
+				     .cross = cross};
+
+		if (t5_kind_of(a)->each)
+			h.bias = oom_name(&f, own_bias(t, s, layer, cross, (enum oom_dtype)q.dt));
+		p = oom_name(&f, t5_by_interface(t, s, &h));
+		return oom_leave(&f, oom_op_linear(t, "o", p, D(a->d_model), 0));
+	}
 	w = oom_op_bmm(t, "scores", q, k, oom_mono_mul(t, s->m_tokens, len), heads, a->head_dim);
 	dt = (enum oom_dtype)w.dt;
 	if (t5_kind_of(a)->each)
@@ -200,7 +220,7 @@ static struct oom_val t5_block(struct oom_tape *t, const void *ctx, uint32_t i, 
 	return oom_leave(&f, clamped(&f, s->a, oom_name(&f, oom_op_add(t, x, oom_op_dropout(t, y, s->a->dropout)))));
 }
 
-/* An additive mask, made whatever attention the plan asks for: T5 has only the one written out.
+/* An additive mask, made whatever attention the plan asks for where T5 has only the one written out.
  * `always`: an attention mask of ones stands in when none is given (UMT5). */
 static struct oom_val additive_mask(struct oom_tape *t, const struct t5_stack *s, bool always,
 				    enum oom_dtype dt)
@@ -215,7 +235,7 @@ static struct oom_val additive_mask(struct oom_tape *t, const struct t5_stack *s
 	}
 	if (!s->decoder && !real->padding_mask)
 		return oom_none();
-	p.attn = OOM_ATTN_EAGER;
+	p.attn = t5_fuses(t, s->a) ? OOM_ATTN_SDPA : OOM_ATTN_EAGER;
 	p.padding_mask |= always;
 	t->plan = &p;
 	m = oom_make_mask(t, s->decoder, 0, dt, t->m_b, s->m_len, s->m_len);
@@ -232,7 +252,7 @@ static struct oom_val cross_padding(struct oom_tape *t, const struct t5_stack *s
 
 	if (!s->decoder || !real->padding_mask)
 		return oom_none();
-	p.attn = OOM_ATTN_EAGER;
+	p.attn = t5_fuses(t, s->a) ? OOM_ATTN_SDPA : OOM_ATTN_EAGER;
 	t->plan = &p;
 	m = oom_make_mask(t, false, 0, dt, t->m_b, s->m_len, s->m_src_len);
 	t->plan = real;
@@ -261,6 +281,7 @@ static void make_biases(struct oom_frame *f, struct t5_stack *s, enum oom_dtype 
 		return;
 	}
 	cross = oom_name_shared(f, cross_padding(t, s, dt));
+	s->cross_mask = cross;
 	b = relative_positions(t, s, true);
 	s->mask = oom_name_shared(f, additive_mask(t, s, k->blocks, (enum oom_dtype)b.dt));
 	s->bias = oom_name_shared(f, masked(t, s, b, s->mask));

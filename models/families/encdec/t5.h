@@ -22,6 +22,7 @@ struct t5_kind {
 	bool layout;    /* image patches and boxes beside the text (UDOP) */
 	bool own_head;  /* the head is never tied */
 	bool forced_tie;        /* its config class ties the head, whatever the file says */
+	bool fuses;     /* SDPA is a choice where attention goes by its name (_supports_sdpa) */
 	bool looks;     /* fp16 is clamped only where an infinity is seen (LongT5, Switch) */
 	enum t5_scale scale;
 	/* untied, encoder and decoder have tables of their own beside the shared one */
@@ -51,6 +52,21 @@ struct t5_stack {
 	bool decoder;
 };
 
+/* What one attention is between, all borrowed; len: the keys'. */
+struct t5_heads {
+	struct oom_val q, k, v, bias, mask;
+	uint16_t len;
+	bool cross;
+};
+
+static inline bool t5_by_name(const struct oom_tape *t)
+{
+	return t->plan->t5_attention == OOM_T5_INTERFACE;
+}
+/* True if that attention is torch's. */
+bool t5_fuses(const struct oom_tape *t, const struct oom_arch *a);
+/* The attention of transformers that have it by name (t5_interface.c). */
+struct oom_val t5_by_interface(struct oom_tape *t, const struct t5_stack *s, const struct t5_heads *heads);
 /* The forward pass and the loss (t5.c). */
 struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a);
 /* Whether the layer has experts, and these; consumes x. */

@@ -5,16 +5,16 @@
 #include "config/keys.h"
 #include "t5.h"
 
-static const struct t5_kind t5 = {.forced_tie = true};
+static const struct t5_kind t5 = {.forced_tie = true, .fuses = true};
 static const struct t5_kind mt5 = {
-	.feed_forward = "gated-gelu", .untied = true, .forced_tie = true, .scale = T5_SCALE_NEVER};
+	.feed_forward = "gated-gelu", .untied = true, .forced_tie = true, .fuses = true, .scale = T5_SCALE_NEVER};
 static const struct t5_kind umt5 = {
-	.feed_forward = "gated-gelu", .each = true, .forced_tie = true, .scale = T5_SCALE_TIED};
+	.feed_forward = "gated-gelu", .each = true, .forced_tie = true, .fuses = true, .scale = T5_SCALE_TIED};
 static const struct t5_kind switch_transformers = {
 	.each = true, .table_once = true, .experts = true, .own_tables = true, .looks = true};
 static const struct t5_kind longt5 = {.blocks = true, .own_tables = true, .looks = true};
-static const struct t5_kind pop2piano = {.features = true, .own_head = true, .own_tables = true};
-static const struct t5_kind udop = {.layout = true, .forced_tie = true, .scale = T5_SCALE_TIED};
+static const struct t5_kind pop2piano = {.features = true, .fuses = true, .own_head = true, .own_tables = true};
+static const struct t5_kind udop = {.layout = true, .forced_tie = true, .fuses = true, .scale = T5_SCALE_TIED};
 
 static const struct oom_family_type t5_types[] = {
 	{"t5", &t5}, {"mt5", &mt5}, {"umt5", &umt5}, {"switch_transformers", &switch_transformers},
