@@ -1,7 +1,7 @@
 /* Library generations: which version of a library changed how much memory a run takes.
  *
  * A row says that a library before some version runs one setting of a plan in another way.  A plan may name
- * versions (of transformers, torch, bitsandbytes, peft, deepspeed); without one, the newest that is modelled
+ * versions (of transformers, torch, bitsandbytes, peft, deepspeed, accelerate); without one, the newest that is modelled
  * is assumed. */
 #ifndef OOMPLAN_GENERATIONS_H
 #define OOMPLAN_GENERATIONS_H
@@ -26,6 +26,7 @@ struct oom_generation {
 	bool of_torch;          /* it applies only to PyTorch's own optimizers */
 	const char *since;      /* what `from` amounts to in a later version that is named; NULL: `from` itself */
 	bool of_labels;         /* it changes the loss that a model makes of labels, which trainers of other objectives give none */
+	const char *engine;     /* it applies under this engine alone; NULL: under all */
 };
 /* The i-th row; NULL past the end. */
 OOM_API const struct oom_generation *oom_generation_at(size_t i);

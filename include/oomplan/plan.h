@@ -204,7 +204,7 @@ struct oom_plan {
 	 * (models/step/rollouts.c). */
 	int64_t generating;
 	/* library versions, OOM_VERSION(major, minor); 0 = the newest that is modelled */
-	int64_t transformers, torch, bitsandbytes, peft, deepspeed;
+	int64_t transformers, torch, bitsandbytes, peft, deepspeed, accelerate;
 	/* verdict */
 	double margin;              /* the share of the capacity that is kept free */
 };

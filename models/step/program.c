@@ -56,7 +56,8 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_gradients = k.offload_params =
 		k.offload_activations = 0;
 	k.eval_generates = k.eval_new_tokens = k.eval_beams = 0;
-	if (oom_engine_casts_adapters(p))
+	/* beside a base in fp32 shards, too, which FSDP2 gathers in 16 bit with what lies in its units */
+	if (oom_engine_casts_adapters(p) || (oom_engine_casts(p) && oom_engine_of(p)->gathers_apart))
 		k.adapter_fp32 = 0;
 	if (k.adapter_fp32)
 		k.quant_storage = 0;

@@ -130,9 +130,9 @@ static void generations(void)
 	char version[40];
 
 	for (size_t i = 0; (g = oom_generation_at(i)) != NULL; i++) {
-		printf("%s before %s: %s %s is %s\n      %s\n      source: %s\n", g->library,
-		       oom_write_version(g->before, version, sizeof(version)), g->knob, g->from,
-		       g->to, g->summary, g->source);
+		printf("%s before %s%s%s: %s %s is %s\n      %s\n      source: %s\n", g->library,
+		       oom_write_version(g->before, version, sizeof(version)), g->engine ? ", engine " : "",
+		       g->engine ? g->engine : "", g->knob, g->from, g->to, g->summary, g->source);
 	}
 }
 

@@ -120,6 +120,7 @@ static const struct fw_row rows[] = {
 	PIN("bitsandbytes", "bitsandbytes"),
 	PIN("peft", "peft"),
 	PIN("deepspeed", "deepspeed"),
+	PIN("accelerate", "accelerate"),
 	{.key = NULL},
 };
 static const struct fw_row *const lists[] = {rows, NULL};

@@ -100,6 +100,7 @@ enum oom_status doc_read_dockerfile(struct doc *doc, const char *text, size_t si
 static const char *const packages[][2] = {
 	{"transformers", "transformers"}, {"torch", "torch"}, {"pytorch", "torch"},
 	{"bitsandbytes", "bitsandbytes"}, {"peft", "peft"},   {"deepspeed", "deepspeed"},
+	{"accelerate", "accelerate"},
 };
 
 /* "torch==2.4.1+cu121; marker", conda's "pytorch=2.4.1=build": the package and an exact version. */
