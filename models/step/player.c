@@ -14,6 +14,7 @@ void oom_player_release(struct oom_player *p)
 	free(p->parts);
 	free(p->moved);
 	free(p->units);
+	free(p->late);
 	free(p->slot);
 	memset(p, 0, sizeof(*p));
 }
@@ -80,6 +81,13 @@ bool oom_player_holds(struct oom_player *p, const struct oom_tape *t)
 		if (!q || !m)
 			return false;
 		p->cap_parts = t->n_params;
+	}
+	if (t->n_params + OOM_LATE_BESIDE > p->cap_late) {
+		b = realloc(p->late, (t->n_params + OOM_LATE_BESIDE) * sizeof(*b));
+		if (!b)
+			return false;
+		p->late = b;
+		p->cap_late = t->n_params + OOM_LATE_BESIDE;
 	}
 	if (t->n_units + 1 > p->cap_units) {
 		w = realloc(p->units, (t->n_units + 1) * sizeof(*w));

@@ -5,6 +5,9 @@
 
 #include "step/replay.h"
 
+/* Blocks that wait, beside parameters' gradients. */
+enum { OOM_LATE_BESIDE = 64 };
+
 struct playing {
 	struct oom_player *p;
 	const struct oom_schedule *s;
@@ -17,7 +20,8 @@ struct playing {
 	bool first;                             /* step */
 	bool settled;                           /* a micro-batch that adds to gradients ended where it had begun, ... */
 	uint64_t there_again;                   /* ... which was there (mark in replay.c) */
-	int32_t waiting;                        /* gathered parameters that the allocator does not have back yet */
+	size_t late_to[OOM_MOST_WAITS];         /* of player->late: behind what each wait holds, the oldest first */
+	size_t n_waits;
 	/* of a later rank: the buckets that it has been sent while FSDP1 wraps; NULL: they are free at once */
 	int32_t *sent;
 	int32_t *loaded;                        /* of a model that is whole before it is divided: the block of each parameter */
@@ -45,5 +49,10 @@ void oom_playing_per_trained(struct playing *g, uint64_t bytes);
 /* Holdings that are there from this moment on, and those that are there until it. */
 void oom_playing_come(struct playing *g, enum oom_moment_of_step moment);
 void oom_playing_go(struct playing *g, enum oom_moment_of_step moment);
+
+/* A row is freed that waits, in a forward or a backward pass; a unit's parameters are gathered; the host waits for all. */
+void oom_playing_free_late(struct playing *g, const struct oom_played *row, enum oom_stream_id stream);
+void oom_playing_before_gather(struct playing *g, enum oom_stream_id stream);
+void oom_playing_sync(struct playing *g);
 
 #endif

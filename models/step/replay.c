@@ -45,19 +45,13 @@ static void measure_rows(struct playing *g)
 		g->p->row[i] = (struct oom_played){.size = size,
 						   .block = -1,
 						   .pool = (uint8_t)oom_pool_of(size, (enum oom_cuda_stream)row->stream),
-						   .gathered = row->stream == OOM_GATHERS,
+						   .joins_wait = row->joins_wait,
+						   .opens_wait = row->opens_wait,
 						   .product = row->product};
 	}
-}
-
-/* FSDP1 gives a unit's parameters up as soon as it has run, and the allocator has them back when the stream that
- * computes is through with them (_flat_param.py _free_unsharded_flat_param: record_stream): in the forward, when
- * the next unit's have come. */
-static void give_back(struct playing *g, int32_t block, bool late)
-{
-	oom_free(playing_allocator(g), late ? g->waiting : block);
-	if (late)
-		g->waiting = block;
+	for (size_t i = 0; g->s->waits[1] && i < t->n_params; i++)
+		if (t->params[i].grad >= 0)
+			g->p->row[t->params[i].grad].joins_wait = true;
 }
 
 /* A thread's workspace is taken when cuBLAS has its first product to make, behind the result, and kept for good
@@ -78,7 +72,7 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 	const struct oom_stream *s = &g->v->tape->streams[stream];
 	struct oom_replay *r = playing_allocator(g);
 	struct oom_played *const rows = g->p->row;
-	const bool late = g->s->gathers_wait && stream == OOM_STREAM_FWD, whole = g->s->chain.whole;
+	const bool whole = g->s->chain.whole;
 	int64_t part = stream == OOM_STREAM_BWD ? (int64_t)g->v->tape->n_units : BEFORE_ALL;
 	bool ours = oom_playing_mine(g, part);
 
@@ -98,13 +92,15 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 		if (kind == OOM_EV_ALLOC) {
 			if (!ours)      /* another rank's: its block stays -1 */
 				continue;
+			if (row->opens_wait)
+				oom_playing_before_gather(g, stream);
 			row->block = block_serve(r, row->size, row->pool);
 			if (row->product)
 				take_workspace(g, stream);
 		} else if (kind == OOM_EV_GRAD && !again) {
 			g->p->grad[ev >> 2] = row->block;
-		} else if (late && row->gathered && kind != OOM_EV_GRAD) {
-			give_back(g, row->block, true);
+		} else if ((row->joins_wait || row->opens_wait) && kind != OOM_EV_GRAD) {
+			oom_playing_free_late(g, row, stream);
 		} else {
 			block_release(r, row->block);
 		}
@@ -260,10 +256,10 @@ static void micro_batch(struct playing *g, bool again)
 	oom_playing_come(g, OOM_AT_FORWARD);
 	play(g, OOM_STREAM_FWD, false);
 	oom_playing_come(g, OOM_AT_OUTPUT);
-	give_back(g, -1, true);
 	oom_playing_go(g, OOM_AT_BACKWARD);
 	oom_playing_come(g, OOM_AT_BACKWARD);
 	play(g, OOM_STREAM_BWD, again);
+	oom_playing_sync(g);
 }
 
 static void training_step(struct playing *g)
@@ -309,7 +305,7 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 			   const struct oom_variant *v, const struct oom_plan *plan,
 			   uint64_t input_bytes, uint64_t limit, bool later, struct oom_replay_result *out)
 {
-	struct playing g = {.p = p, .s = s, .v = v, .plan = plan, .input_bytes = input_bytes, .waiting = -1};
+	struct playing g = {.p = p, .s = s, .v = v, .plan = plan, .input_bytes = input_bytes};
 	const struct oom_tape *t = v->tape;
 	enum oom_status st;
 

@@ -6,10 +6,10 @@
 #include "step/schedule.h"
 #include "step/variant.h"
 
-/* The rank's part of what FSDP1 has joined; none: no bytes. */
+/* The rank's part of what FSDP1 has joined, and that; none: no bytes. */
 struct oom_wrapped {
 	int32_t block;
-	uint64_t bytes;
+	uint64_t bytes, whole;
 };
 
 /* A row as it is played. */
@@ -17,7 +17,7 @@ struct oom_played {
 	uint64_t size;                  /* in blocks of the allocator */
 	int32_t block;                  /* or -1 */
 	uint8_t pool;
-	bool gathered;                  /* on the stream that gathers */
+	bool joins_wait, opens_wait;    /* as the row's */
 	bool product;                   /* of matrices */
 };
 
@@ -31,6 +31,8 @@ struct oom_player {
 	struct oom_wrapped *units;          /* the rank's parts of FSDP1's units, the root's first */
 	size_t cap_units;
 	size_t cap_parts;               /* of parts and moved */
+	int32_t *late;                  /* blocks that another stream still reads */
+	size_t cap_late;
 	int32_t *slot;                  /* for engines that play steps of their own */
 	size_t cap_slot;
 	unsigned workspaces;            /* of cuBLAS: bit 0 the forward's is there, bit 1 the backward's */

@@ -153,7 +153,7 @@ static struct oom_wrapped wrap_unit(struct playing *g, uint32_t unit, size_t fro
 {
 	struct wrapping u = {.sent = {-1, -1}};
 	const struct oom_param *p = g->v->tape->params;
-	struct oom_wrapped part = {-1, 0};
+	struct oom_wrapped part = {-1, 0, 0};
 	int32_t flat;
 
 	for (size_t i = from; i < to; i++)
@@ -165,6 +165,7 @@ static struct oom_wrapped wrap_unit(struct playing *g, uint32_t unit, size_t fro
 	send(g, &u);
 	send(g, &u);
 	flat = oom_allocate(playing_allocator(g), u.flat);
+	part.whole = u.flat;
 	part.bytes = oom_shared_bytes(u.flat, OOM_SHARE_PART, g->s->ranks);
 	part.block = oom_allocate(playing_allocator(g), part.bytes);
 	oom_free(playing_allocator(g), flat);
@@ -183,6 +184,22 @@ static void upcast(struct playing *g, struct oom_wrapped part)
 		return;
 	oom_allocate(playing_allocator(g), 2 * part.bytes);
 	oom_free(playing_allocator(g), part.block);
+}
+
+/* When the first forward begins, a unit's tensors for the computation are made and emptied (_flat_param.py
+ * init_flat_param_attributes): its part and the whole in the type of the computation and, where the shards have another,
+ * the whole in theirs. */
+static void make_attributes(struct playing *g, struct oom_wrapped part)
+{
+	struct oom_replay *r = playing_allocator(g);
+
+	if (!part.bytes)
+		return;
+	if (g->s->master)
+		oom_free(r, oom_allocate(r, part.bytes));
+	oom_free(r, oom_allocate(r, part.whole));
+	if (g->s->master)
+		oom_free(r, oom_allocate(r, 2 * part.whole));
 }
 
 /* FSDP2 and ZeRO-3 make the rank's part of a parameter and drop it, one after the other (_fsdp_param.py
@@ -225,6 +242,8 @@ static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
 		oom_free(playing_allocator(g), g->sent[--g->n_sent]);
 	for (size_t k = 0; k <= t->n_units && stays && g->s->master; k++)       /* as FSDP.fsdp_modules names them */
 		upcast(g, g->p->units[k]);
+	for (size_t k = 0; k <= t->n_units; k++)
+		make_attributes(g, g->p->units[k]);
 }
 
 /* Ids or pixels, labels, and the padding mask where there is one. */

@@ -29,8 +29,9 @@ void oom_schedule_init(struct oom_schedule *s, const struct oom_model_sums *in, 
 	s->ranks = (struct oom_ranks){.n = 1, .pad = 1};
 	s->temps[0] = in->state->temps[0];
 	s->temps[1] = in->state->temps[1];
-	s->accumulates = s->master = s->divided = s->grads_leave = s->grads_linger = s->grads_stay = s->gathers_wait =
-		s->later_ahead = s->whole_first = false;
+	s->accumulates = s->master = s->divided = s->grads_leave = s->grads_linger = s->grads_stay = s->later_ahead =
+		s->whole_first = false;
+	s->waits[0] = s->waits[1] = 0;
 	s->mean = (struct oom_mean){0};
 	s->chain = (struct oom_chain){.whole = true};
 	s->chain_grads = 0;

@@ -82,6 +82,9 @@ struct oom_model_sums {
 	const struct oom_state_sums *state, *master_state;
 };
 
+/* Waits that are open at once. */
+enum { OOM_MOST_WAITS = 4 };
+
 struct oom_schedule {
 	struct oom_model_sums in;
 	struct oom_holding hold[OOM_MAX_HOLDINGS];
@@ -105,8 +108,9 @@ struct oom_schedule {
 	bool grads_leave;
 	/* what zero_grad releases is freed only when the next forward pass begins */
 	bool grads_linger;
-	/* the memory of gathered parameters is reused only after the next ones were gathered */
-	bool gathers_wait;
+	/* of how many units' memory in a forward and in a backward pass another stream may still read what was freed
+	 * (replay_waiting.c) */
+	uint8_t waits[2];
 	/* ranks after a node's first are ahead of what they are sent while FSDP1 wraps (replay_holdings.c) */
 	bool later_ahead;
 	/* the model is whole on the card before FSDP1 divides it */

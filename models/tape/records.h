@@ -71,6 +71,8 @@ struct oom_row {
 	bool backward : 1;      /* born in the backward pass */
 	bool shared : 1;        /* by all layers: a mask, a rotary table */
 	bool product : 1;       /* of matrices: cuBLAS makes it */
+	/* its block comes back when another stream is through with it: with what opened that wait last, or itself opens one */
+	bool joins_wait : 1, opens_wait : 1;
 };
 _Static_assert(sizeof(struct oom_row) <= 48, "a replay copies one for every layer: most of a search's fresh memory");
 

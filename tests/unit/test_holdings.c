@@ -56,7 +56,7 @@ static void what_every_step_begins_with(void **state)
 	assert_int_equal(s.chain_grads, 0);
 	assert_int_equal(s.mean.wider, 0);
 	assert_int_equal(s.mean.temps, 0);
-	assert_false(s.accumulates || s.master || s.divided || s.grads_linger || s.grads_stay || s.gathers_wait);
+	assert_false(s.accumulates || s.master || s.divided || s.grads_linger || s.grads_stay || s.waits[0] || s.waits[1]);
 }
 
 /* 4,096 + 512 + 1,536 + 8,192 = 14,336 bytes; what is added counts where it is put. */

@@ -14,7 +14,7 @@
  *   the end   the root's gradients (the head's has waited since the backward began) likewise.
  *
  * FSDP1 (_flat_param.py) gathers straight into the flat parameter and gives it up as soon as the unit
- * has run; the allocator has it back later (replay.c).  A unit's parameters are views of it that torch.split made: their gradients are joined to a
+ * has run; the allocator has it back later (replay_waiting.c).  A unit's parameters are views of it that torch.split made: their gradients are joined to a
  * flat one by its derivative, which is reduced where it lies, and the rank's part cast to the type of
  * the shards.
  *
@@ -32,7 +32,7 @@
 /* Rows of one unit: all-gather output, parameters, the reduce-scatter's input (FSDP2, or FSDP1 where it is a
  * cast), its output before a cast, gradient shard, FSDP1's flat gradient, its part as it is sent. */
 struct unit_rows {
-	int32_t gathered, params, input, output, shard, flat, sent;
+	int32_t gathered, params, input, output, shard, flat, sent, sum;
 	bool made;
 	bool again;             /* a layer whose parameters an earlier one has gathered before */
 };
@@ -65,6 +65,17 @@ static int32_t row(struct oom_rewrite *w, size_t unit, const char *name, uint64_
 	if (unit)
 		w->to->rows[r].mult = w->from->units[unit - 1].mult;
 	return r;
+}
+
+/* FSDP1's are read by another stream than they lie on (replay_waiting.c). */
+static void wait_for_another(struct oom_rewrite *w, const struct unit_rows *r)
+{
+	if (copies_out(w))
+		return;
+	if (r->params >= 0)
+		w->to->rows[r->params].opens_wait = true;
+	if (r->flat >= 0)
+		w->to->rows[r->flat].joins_wait = true;
 }
 
 /* The layer whose parameters this one runs: itself, or where layers share theirs (ALBERT), and this
@@ -117,10 +128,13 @@ static const struct unit_rows *rows_of(struct oom_rewrite *w, size_t unit)
 	r->sent = row(w, unit, "shard to be gathered",
 		      !copies_out(w) && (casts || w->plan->offload_params != OOM_OFFLOAD_NONE) ? sum.bytes : 0,
 		      OOM_CAT_COMM, OOM_SHARE_PART, OOM_BEFORE_GATHERS);
+	r->sum = row(w, unit, "sum of a shared weight's gradients",
+		     copies_out(w) ? 0 : oom_shared_grads(w, (uint32_t)unit), OOM_CAT_COMM, OOM_SHARE_WHOLE, OOM_GATHERS);
 	r->flat = row(w, unit, "flat gradient", copies_out(w) ? 0 : narrow, OOM_CAT_COMM, OOM_SHARE_WHOLE,
-		      OOM_COMPUTE);
+		      OOM_GATHERS);
 	r->shard = row(w, unit, "gradient shard", sum.grads, OOM_CAT_GRAD, OOM_SHARE_PART,
 		       OOM_REDUCES);
+	wait_for_another(w, r);
 	return r;
 }
 
@@ -202,13 +216,16 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 }
 
 /* FSDP1 (_post_backward_hook): the gradients are joined to a flat one, which is cast where it is reduced in another
- * type and stays beside that; its part is reduced and cast. */
+ * type and stays beside that; its part is reduced and cast.  On the stream of torch.split's forward (replay_waiting.c), where
+ * those of a weight that is used twice are added beside themselves, as they come from another (input_buffer.cpp). */
 static void reduce_flat(struct oom_rewrite *w, size_t unit, const struct unit_rows *r)
 {
+	oom_rewrite_event(w, r->sum, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->flat, OOM_EV_ALLOC);
-	oom_free_waiting(w, (uint32_t)unit);
+	oom_rewrite_event(w, r->sum, OOM_EV_FREE);
 	if (!r->again || reshards(w))
 		oom_rewrite_event(w, r->params, OOM_EV_FREE);
+	oom_free_waiting(w, (uint32_t)unit);
 	if (unit > 1 && reshards(w) && prefetches(w, OOM_PREFETCH_POST))
 		gather_flat(w, rows_of(w, unit - 1));
 	oom_rewrite_event(w, r->input, OOM_EV_ALLOC);
@@ -353,7 +370,12 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	/* FSDP1's flat gradients outlive zero_grad, which empties the parameters' that are views into
 	 * them, until _clear_grads_if_needed runs before the next forward (_flat_param.py); offloaded
 	 * ones lie on the host */
-	s->gathers_wait = !oom_engine_of(p)->gathers_apart;
+	if (!oom_engine_of(p)->gathers_apart) {
+		/* adapters are units of their own, and pass the limit of two before the next layer is met; where nothing
+		 * is gathered in the backward pass no row shows that limit, which each unit meets all the same */
+		s->waits[0] = oom_plan_adapted(p) ? 1 : OOM_MOST_WAITS;
+		s->waits[1] = oom_plan_adapted(p) ? 0 : p->zero_stage >= 3 ? OOM_MOST_WAITS : 1;
+	}
 	s->grads_linger = !oom_engine_of(p)->gathers_apart && p->offload_params == OOM_OFFLOAD_NONE;
 	/* the flat parameter holds the codes of 4-bit weights; their scales are attributes of the
 	 * module, whole on every rank (bitsandbytes nn/modules.py Params4bit.quant_state) */

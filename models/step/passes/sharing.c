@@ -24,6 +24,19 @@ struct oom_unit_sums oom_sum_unit(const struct oom_rewrite *w, uint32_t unit, bo
 	return sums;
 }
 
+uint64_t oom_shared_grads(const struct oom_rewrite *w, uint32_t unit)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < w->from->n_params; i++) {
+		const struct oom_param *p = &w->from->params[i];
+
+		if (p->unit == unit && p->trainable && p->grad >= 0 && p->edges > 1)
+			sum += p->elems * oom_dtype_bytes((enum oom_dtype)p->dt);
+	}
+	return sum;
+}
+
 /* The mark of a gradient that waits, beside its layer. */
 #define WAITS ((uint32_t)1 << 31)
 

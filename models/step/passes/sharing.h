@@ -15,6 +15,9 @@ struct oom_unit_sums {
 /* wide: shards are in fp32 whatever the step computes in. */
 struct oom_unit_sums oom_sum_unit(const struct oom_rewrite *w, uint32_t unit, bool wide);
 
+/* Bytes of the gradients of a layer's weights that are used twice, as embeddings are that a head shares. */
+uint64_t oom_shared_grads(const struct oom_rewrite *w, uint32_t unit);
+
 /* A gradient is whole: it waits until its layer is through, or the pass. */
 void oom_grad_waits(struct oom_rewrite *w, int32_t row);
 /* Frees the gradients that wait and belong to the layer (0: all that wait). */
