@@ -209,10 +209,10 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 		p.margin = 0;
 	oom_plan_settle_for(&p, m->model, note);
 	seen = p;
-	seen.softmax_product = seen.cublas_workspaces = 0;
+	seen.softmax_product = seen.casts_backwards = seen.cublas_workspaces = 0;
 	st = price_on(r, m, &p, capacity, &own, why);
 	tracked = own;
-	if (!st && (p.softmax_product || p.cublas_workspaces))
+	if (!st && (p.softmax_product || p.casts_backwards || p.cublas_workspaces))
 		st = price_on(r, m, &seen, capacity, &tracked, why);
 	if (st)
 		return st;

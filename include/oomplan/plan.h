@@ -78,6 +78,7 @@ struct oom_plan {
 	int64_t math_sdp_fp32;      /* 1 = attention without a fused kernel computes in fp32 */
 	int64_t keep_softmax_inputs; /* 1 = softmax and log_softmax keep their inputs for the backward pass */
 	int64_t softmax_product;    /* 1 = softmax's gradient is made of gradient times result, as CUDA's kernel has it */
+	int64_t casts_backwards;    /* 1 = autocast casts the arguments of a product from the last to the first */
 	int64_t cublas_workspaces;  /* 1 = cuBLAS takes its workspaces from the caching allocator */
 	int64_t moe_experts;        /* enum oom_moe_experts: how a layer's experts are stored */
 	int64_t t5_attention;       /* enum oom_t5_attention */

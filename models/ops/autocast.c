@@ -95,3 +95,13 @@ struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x)
 	x.slot = 0;
 	return x;
 }
+
+void oom_amp_cast_all(struct oom_tape *t, struct oom_val *const *arg, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct oom_val *x = arg[t->plan->casts_backwards ? n - 1 - i : i];
+
+		if (!oom_is_none(*x))
+			*x = oom_amp_cast(t, *x);
+	}
+}

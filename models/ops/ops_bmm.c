@@ -30,8 +30,9 @@ struct oom_val oom_op_bmm(struct oom_tape *t, const char *name, struct oom_val a
 	int32_t n = -1;
 
 	/* what autocast made of them lives until the product is there, folded copies and all */
-	a = cast[0] = oom_amp_cast(t, a);
-	b = cast[1] = oom_amp_cast(t, b);
+	oom_amp_cast_all(t, (struct oom_val *[]){&a, &b}, 2);
+	cast[0] = a;
+	cast[1] = b;
 	/* matmul folds batch and heads into one dimension; a transposed view cannot be folded
 	 * and is copied, unless the batch is one sequence */
 	if (a.perm && oom_cond_above(t, t->m_b, 1))

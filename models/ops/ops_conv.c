@@ -16,10 +16,7 @@ static struct oom_val convolved(struct oom_tape *t, struct oom_val x, struct oom
 	bool rg;
 	int32_t n = -1;
 
-	x = oom_amp_cast(t, x);
-	w = oom_amp_cast(t, w);
-	if (!oom_is_none(bias))
-		bias = oom_amp_cast(t, bias);
+	oom_amp_cast_all(t, (struct oom_val *[]){&x, &w, &bias}, 3);
 	rg = oom_wants_grad(t, x) || w.rg || bias.rg;
 	if (rg) {
 		n = oom_node(t, OOM_NODE_CONV, "convolution");

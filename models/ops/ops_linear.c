@@ -80,10 +80,7 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 	const struct oom_val arg[2] = {oom_argument(t, x), oom_argument(t, w)};
 	struct oom_val y, turned = oom_none();
 
-	x = oom_amp_cast(t, x);
-	w = oom_amp_cast(t, w);
-	if (!oom_is_none(bias))
-		bias = oom_amp_cast(t, bias);
+	oom_amp_cast_all(t, (struct oom_val *[]){&x, &w, &bias}, 3);
 	x = folded(t, x, w, 0, &turned);
 	y = product(t, name, x, w, bias, out, in);
 	oom_done(t, turned);
@@ -178,6 +175,20 @@ static struct oom_val fp8_product(struct oom_tape *t, const struct oom_linear *l
 	return y;
 }
 
+/* Autocast's copies: F.linear's arguments are the input, the weight and the bias, addmm's the bias first. */
+static void cast_arguments(struct oom_tape *t, const struct oom_linear *l, struct oom_val *x, struct oom_val *w,
+			   struct oom_val *bias)
+{
+	struct oom_val *const linear[] = {x, w, bias}, *const addmm[] = {bias, x, w};
+	const bool made = t->amp && l->flags & OOM_NOT_LEAF;
+
+	if (made && !t->plan->casts_backwards)
+		*x = oom_amp_cast(t, *x);
+	if (made)                               /* cast anew at every use */
+		*w = oom_op_cast(t, *w, (enum oom_dtype)t->amp_dt);
+	oom_amp_cast_all(t, l->flags & OOM_CONV1D ? addmm : linear, 3);
+}
+
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x)
 {
 	const bool quantised = t->params[-2 - l->w.node].flags & OOM_P_QUANTISED;
@@ -199,14 +210,7 @@ struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, st
 	if (quantised) {
 		y = oom_quantised_linear(t, l, x);
 	} else {
-		if (l->flags & OOM_CONV1D)
-			bias = oom_amp_cast(t, bias);
-		x = oom_amp_cast(t, x);
-		w = t->amp && l->flags & OOM_NOT_LEAF ?
-			    oom_op_cast(t, w, (enum oom_dtype)t->amp_dt) :
-			    oom_amp_cast(t, w);
-		if (!oom_is_none(bias))
-			bias = oom_amp_cast(t, bias);
+		cast_arguments(t, l, &x, &w, &bias);
 		x = folded(t, x, w, l->flags, &turned);
 		y = fp8_product(t, l, x, w, bias);
 		oom_done(t, turned);

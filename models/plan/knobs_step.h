@@ -188,6 +188,10 @@
  .summary = "softmax's gradient takes a tensor of its own, gradient times result, as CUDA's kernel does (false: as those "
 	    "for the CPU, which an emulated card runs)",
  .setting = "", .source = "aten/src/ATen/native/cuda/SoftMax.cu softmax_backward_cuda_out"},
+{KNOB("casts-backwards", "casts_backwards", casts_backwards), FLAG(1),
+ .summary = "autocast casts the arguments of a product from the last to the first, as PyTorch's compiler takes them (false: "
+	    "from the first, as an emulated card does)",
+ .setting = "", .source = "aten/src/ATen/autocast_mode.h WrapFunction_, cached_cast of a pack of arguments; gcc"},
 {KNOB("cublas-workspaces", "cublas_workspaces", cublas_workspaces), FLAG(1),
  .summary = "cuBLAS takes a workspace for each thread from the caching allocator, at its first product (false: none, as on "
 	    "an emulated card)",

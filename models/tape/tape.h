@@ -338,6 +338,8 @@ void oom_amp_enter(struct oom_tape *t);
 void oom_amp_leave(struct oom_tape *t);
 /* The 16-bit copy autocast feeds to a matrix multiply (x itself when nothing is to be cast). */
 struct oom_val oom_amp_cast(struct oom_tape *t, struct oom_val x);
+/* The same of an operation's arguments, none among them perhaps, in the order in which they are cast. */
+void oom_amp_cast_all(struct oom_tape *t, struct oom_val *const *arg, int n);
 
 /* Runs fn for layers [0, n): kind[i] tells which layers are alike (NULL: all).  Applies activation
  * checkpointing when the plan asks for it. */
