@@ -24,6 +24,7 @@ struct oom_gpu {
 	double memory_gb;               /* as marketed, which may mean 10^9 or 2^30 bytes */
 	/* the lowest total that PyTorch was seen to report; otherwise nvidia-smi's; otherwise as marketed */
 	uint64_t capacity_bytes;
+	uint64_t capacity_high_bytes;   /* the highest total that PyTorch was seen to report; the capacity where none was */
 	enum oom_capacity_kind capacity_kind;
 	double compute_capability;      /* such as 8.6; 0: not NVIDIA, or unknown */
 	double bandwidth_gb_s;          /* of its memory, 10^9 bytes per second */

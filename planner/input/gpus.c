@@ -1,5 +1,6 @@
 /* The GPU table and how people spell its names. */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +111,7 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 	copy(g.checked, sizeof(g.checked), oom_csv_cell(row, "checked"));
 	g.memory_gb = gb > 0 ? gb : mib / 1024;
 	g.capacity_bytes = (uint64_t)(mib * 1048576.0);
+	g.capacity_high_bytes = (uint64_t)(fmax(mib, number(row, "torch_total_mib_high")) * 1048576.0);
 	g.compute_capability = number(row, "compute_capability");
 	g.bandwidth_gb_s = number(row, "mem_bw_gb_s");
 	g.bf16_tflops = number(row, "bf16_tflops");
