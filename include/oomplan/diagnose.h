@@ -135,6 +135,7 @@ struct oom_crash {
 	int64_t first_dimension;                /* of the shape of three and more that was refused; 0: none is given */
 	bool text_array;                        /* NumPy's of text, each entry as wide as the longest */
 	bool pairs;                             /* that shape is square: everything of so many against everything */
+	int64_t matrix[2];                      /* of a shape of two; 0: none is given */
 	int64_t image[2];                       /* height and width, where that shape is one of images; 0: it is not */
 	bool mapped;                            /* accelerate's device_map lays its layers over several cards */
 	bool moved_whole;                       /* its code moves a pipeline to the card before it offloads it in parts */
@@ -153,7 +154,10 @@ struct oom_crash {
 	unsigned cards;                         /* that a training is divided over, as the text says; 0: it does not */
 	uint64_t vocabulary;                    /* of its family, by its name; 0: unknown */
 	bool windows;                           /* the paths in the text are those of Windows */
+	/* all cards of its size that its caller knows are older than Ampere; the decoder leaves it false */
+	bool before_bf16;
 	bool several;                           /* models are loaded one after the other, or beside one another */
+	bool stepped;                           /* a training's bar has counted two steps and more: what it holds throughout fits */
 	bool notebook;                          /* the code ran in a notebook's cells */
 	bool pinned;                            /* pinned (page-locked) host memory was refused */
 	uint64_t ooms, retries;                 /* from a memory_summary() table */

@@ -123,11 +123,13 @@ struct output {
 static void each(void *ctx, const struct oom_crash *c)
 {
 	struct output *o = ctx;
+	struct oom_crash noted = *c;
 
 	if (c->strength < 2)
 		return;
+	oom_crash_note_cards(&noted);
 	if (!o->job->json) {
-		text(c);
+		text(&noted);
 		putchar('\n');
 		return;
 	}
@@ -138,7 +140,7 @@ static void each(void *ctx, const struct oom_crash *c)
 		o->begun = true;
 	}
 	oom_json_object(&o->json, NULL);
-	oom_crash_json(&o->json, c, o->file, 1);
+	oom_crash_json(&o->json, &noted, o->file, 1);
 	oom_json_end(&o->json);
 }
 
@@ -303,6 +305,7 @@ static int run(struct oom_job *job)
 		return oom_complain(OOM_EXIT_USAGE, "--plot draws a memory snapshot, and %s is none", path);
 	if (oom_crash_read(path, o.all_messages ? each : NULL, &o, &c, &log, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	oom_crash_note_cards(&c);
 	if (job->emit.n && !job->model && !job->reading)
 		return oom_complain(OOM_EXIT_USAGE, "--emit: of which model? --model config.json, or --from FILE");
 	if (job->model || job->reading)

@@ -36,6 +36,8 @@ void oom_run_json(struct oom_json *j, const struct oom_crash_log *log);
 /* The cards of the table that report the message's capacity, to its printed digit:
  * "RTX-3090|RTX-4090"; "" when none does. */
 const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size);
+/* Whether none of them computes bfloat16. */
+void oom_crash_note_cards(struct oom_crash *c);
 
 bool oom_path_is_snapshot(const char *path);
 /* plot: where to draw, "-": in characters, NULL: nowhere. */

@@ -131,10 +131,42 @@ static void causes(struct oom_json *j, const struct oom_crash *c)
 	oom_json_end(j);
 }
 
+/* Of the message's capacity, by what drivers were seen to report, to its two decimals of GiB. */
+static bool is_of_size(const struct oom_gpu *g, uint64_t total)
+{
+	const uint64_t half = UINT64_C(1073741824) / 50;
+
+	/* a part of the host's memory, as large as somebody set it, is no card's size */
+	if (g->capacity_high_bytes > g->capacity_bytes / 8 * 9)
+		return false;
+	return g->capacity_kind != OOM_CAPACITY_MARKETING && g->capacity_bytes <= total + half && total <= g->capacity_high_bytes + half;
+}
+
+/* Below 8.0 a card computes no bfloat16. Its marketed size is not asked: of most sizes there are newer cards as well. */
+void oom_crash_note_cards(struct oom_crash *c)
+{
+	struct oom_gpus gpus = {0};
+	size_t old = 0, all = 0;
+
+	c->before_bf16 = false;
+	if (!c->known[OOM_CRASH_TOTAL] || !oom_crash_of_card(c))
+		return;
+	if (oom_gpus_load(&gpus, NULL)) {
+		oom_out_incomplete();
+		return;
+	}
+	for (size_t i = 0; i < gpus.n; i++) {
+		if (!is_of_size(&gpus.items[i], c->bytes[OOM_CRASH_TOTAL]))
+			continue;
+		all++;
+		old += gpus.items[i].compute_capability > 0 && gpus.items[i].compute_capability < 8;
+	}
+	c->before_bf16 = all && old == all;
+	oom_gpus_release(&gpus);
+}
+
 const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size)
 {
-	/* two decimals of GiB, and what one driver reports more than another */
-	const uint64_t half = UINT64_C(1073741824) / 50, total = c->bytes[OOM_CRASH_TOTAL];
 	struct oom_gpus gpus = {0};
 	size_t n = 0;
 
@@ -148,8 +180,7 @@ const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size)
 	for (size_t i = 0; i < gpus.n && n < size; i++) {
 		const struct oom_gpu *g = &gpus.items[i];
 
-		if (g->capacity_kind == OOM_CAPACITY_MARKETING ||
-		    g->capacity_bytes + half < total || g->capacity_bytes > total + half)
+		if (!is_of_size(g, c->bytes[OOM_CRASH_TOTAL]))
 			continue;
 		n += (size_t)snprintf(buf + n, size - n, "%s%s", n ? "|" : "", g->name);
 	}

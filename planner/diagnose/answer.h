@@ -139,6 +139,16 @@ const char *oom_told_words(const struct oom_crash *c, enum oom_lever lever, cons
 /* What the n-th of such bits is called: "gradient checkpointing"; NULL behind the last. */
 const char *oom_setting_called(uint64_t levers, size_t n);
 
+/* A crash as answers are looked for: what was at work, why it died, and what follows from both. */
+struct oom_asked {
+	const struct oom_crash *c;
+	enum oom_crash_work work;
+	enum oom_cause cause;
+	const enum oom_lever *levers;   /* in their order; NULL: the text does not say what ran */
+	bool of_memory;                 /* there was not enough of it, or nobody knows */
+};
+/* fixes_text.c: what stands before the levers in general. Returns what the run has already. */
+uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a);
 /* fixes.c: what to change, for that cause. The levers that would have been named if the run had not pulled them. */
 uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a);
 /* fixes_order.c: at most so many, in order; those behind the last are 0. NULL: nobody knows what ran. */
@@ -167,6 +177,9 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 bool oom_one_is_large(const struct oom_crash *c);
 /* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
+/* Before what was tried without success; fixes_numbers.c: the run's own options before advice in general. */
+extern const char oom_further[];
+void oom_fixes_told_first(struct oom_crash_answer *a);
 /* One more lever, in the words of what ran and with the run's own numbers, behind a condition ("" for none). */
 void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const char *condition, enum oom_lever lever);
 /* fixes_words.c: the lever that stands in this one's place, by the cause, by what is set and by what the program has. */
@@ -212,6 +225,7 @@ struct oom_dialect {
 	const char *say[OOM_LEVERS];
 	unsigned traits;        /* enum oom_dialect_trait; those of its bases are its own, too */
 	const char *whole_share; /* the option, of this program alone, that is its share of the whole card; NULL: none */
+	const char *device;     /* what PyTorch calls the device that this is the row of; NULL: "cuda" */
 };
 enum oom_dialect_trait {
 	OOM_DIALECT_QUANTISES = 1,      /* it makes weights of fewer bits: its bits are what it makes, not what it was given */
@@ -228,6 +242,16 @@ bool oom_dialect_rests_on(const char *dialect, const char *base);   /* itself in
 /* Of the program that ran. */
 bool oom_dialect_is(const struct oom_crash *c, enum oom_dialect_trait trait);
 const char *oom_whole_share(const struct oom_crash *c);
+/* What PyTorch calls the device whose allocator refused: "xpu"; NULL: "cuda", or none of PyTorch's. */
+const char *oom_device_word(const struct oom_crash *c);
+/* fixes_device.c: the same things to do, with the names that they have on this device, card and release. */
+void oom_fixes_on_device(const struct oom_crash *c, struct oom_crash_answer *a);
+/* fixes_left_out.c: PyTorch holds a tenth more than the card has, as only Windows lends it. */
+bool oom_overcommitted(const struct oom_crash *c);
+/* The text shows more cards than one that work together: a rank, an engine that shards, a second card. */
+bool oom_several_cards(const struct oom_crash *c);
+/* Next to nothing was asked of a card that is full, and nothing says whose it is. */
+bool oom_full_of_unknown(const struct oom_crash *c);
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever);
 
 #endif

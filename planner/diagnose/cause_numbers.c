@@ -237,7 +237,8 @@ static void too_large(struct oom_crash *c, uint64_t held)
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.8, "what this process holds and the request fill the card");
 	else
 		oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.7,
-			      "one request was refused; the text does not say how much was free");
+			      c->known[OOM_CRASH_FREE] ? "one request was refused though a little more is said to be free: in pieces, or taken since" :
+						 "one request was refused; the text does not say how much was free");
 }
 
 /* This process alone takes nine tenths of the card: what others hold beside it, such as the contexts of the ranks

@@ -4,7 +4,7 @@
  * dialect_tasks.c. A lever that a dialect leaves out is its base's; "" says that the program has none. */
 #include <string.h>
 
-#include "answer.h"
+#include "tables.h"
 
 static const struct oom_dialect *const tables[] = {oom_dialects_training, oom_dialects_fields, oom_dialects_devices,
 						   oom_dialects_serving, oom_dialects_drawing, oom_dialects_runtimes, oom_dialects_tasks};
@@ -42,6 +42,13 @@ bool oom_dialect_is(const struct oom_crash *c, enum oom_dialect_trait trait)
 		if (d->traits & trait)
 			return true;
 	return false;
+}
+
+const char *oom_device_word(const struct oom_crash *c)
+{
+	const struct oom_dialect *const d = find_in(oom_dialects_devices, oom_runtime_named(c->framework)->as.dialect);
+
+	return d ? d->device : NULL;
 }
 
 const char *oom_whole_share(const struct oom_crash *c)

@@ -27,6 +27,25 @@ static void outside(const struct oom_crash *c, enum oom_cause cause, struct oom_
 			 "programs (nvidia-smi)", away / gib);
 }
 
+static uint64_t smallest(const struct oom_crash *c)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (size_t i = 0; i < c->n_processes; i++)
+		least = c->process[i].bytes < least ? c->process[i].bytes : least;
+	return least;
+}
+
+/* How many of the processes listed hold the same, and no more than a context and its libraries (under 1 GiB); 0: fewer than two. */
+static size_t small_equals(const struct oom_crash *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n_processes; i++)
+		n += c->process[i].bytes == smallest(c);
+	return n > 1 && smallest(c) < (uint64_t)1 << 30 ? n : 0;
+}
+
 /* Others that the message lists, where what they hold would have been enough. */
 static void listed_others(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
@@ -37,6 +56,11 @@ static void listed_others(const struct oom_crash *c, enum oom_cause cause, struc
 
 	if (cause != OOM_CAUSE_TOO_LARGE || !listed || !c->known[OOM_CRASH_TRIED] || away < missing || away < gib / 4)
 		return;
+	if (small_equals(c) && (out = evidence_slot(a))) {
+		snprintf(out, sizeof(a->evidence[0]), "%zu processes hold %.0f MiB each, as much as a CUDA context: ranks of this run that opened this card, too (torch.cuda.set_device(local_rank) first keeps "
+			 "them off it)", small_equals(c), (double)smallest(c) / 1048576);
+		return;
+	}
 	if ((out = evidence_slot(a)) != NULL)
 		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB of the card are held by the other processes listed, more than the %.2f GiB that "
 			 "were missing: nvidia-smi shows whose they are", away / gib, missing > 0 ? missing / gib : 0);
@@ -65,8 +89,8 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 			 parameters / 1e9, parameters * 2 / gib, parameters * 4 / gib, copies);
 	else if (oom_weights_too_large(c, work) && (out = evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
-			 "not hold them, whatever the batch", parameters / 1e9, each,
-			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib);
+			 "not hold them, whatever the batch%s", parameters / 1e9, each,
+			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib, each > 4 ? ", if all are trained" : "");
 }
 
 /* A shape that is printed: of TensorFlow's three and more dimensions the first is the batch, of an array of the host's as a
@@ -86,6 +110,16 @@ static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *
 		snprintf(out, sizeof(a->evidence[0]), graph ? "the first number of that shape, %" PRId64 ", is as a rule the batch on this device (of a detector, all regions of its images)" :
 				"the first number of that shape, %" PRId64 ", is as a rule a count (samples, steps, entries of a buffer): so many are held at once",
 			 c->first_dimension);
+}
+
+/* What an optimizer computes has the shape of a weight. */
+static void of_weight(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	char *const out = c->matrix[0] && oom_runtime_is(c, OOM_RUNTIME_GRAPH) && c->phase == OOM_CRASH_OPTIMIZER ? evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "that shape is one layer's weight: %" PRId64 " x %" PRId64 " are %.1f MiB in fp32, its gradient and Adam's two moments three times as much beside it, whatever the batch",
+			 c->matrix[0], c->matrix[1], 4.0 * (double)c->matrix[0] * (double)c->matrix[1] / 1048576);
 }
 
 /* "already set: gradient checkpointing, a batch of one" */
@@ -149,6 +183,15 @@ static void of_request(const struct oom_crash *c, enum oom_cause cause, struct o
 			 "out of proportion (of such a matrix not even a length %.1f times shorter fits)", tried / total, sqrt(tried / total));
 		return;
 	}
+	if (oom_overcommitted(c)) {
+		snprintf(out, size, "%.2f GiB are held where the card has %.2f: %.1f times as much; what is held has to shrink to %.0f %% of it to fit", held / gib, total / gib, held / total,
+			 floor(100 * total / held));
+		return;
+	}
+	if (oom_dwarfs_the_rest(c) && held < gib / 16) {
+		snprintf(out, size, "nothing to speak of was held before it: the first large tensor alone did not find room");
+		return;
+	}
 	if (oom_dwarfs_the_rest(c)) {
 		snprintf(out, size, "this one request is larger than all that the process held (%.2f GiB): one batch or input far longer or larger "
 			 "than those before it", held / gib);
@@ -184,6 +227,17 @@ static void tokens(const struct oom_crash *c, struct oom_crash_answer *a)
 		 c->vocabulary, rows, each);
 }
 
+/* DeepSpeed lays a rank's parameters out flat: a state is as large as all of them in fp32, and Adam's second as its first. */
+static void states(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const double gib = 1073741824.0, tried = (double)c->bytes[OOM_CRASH_TRIED];
+	char *const out = c->part == OOM_PART_STATES && c->zero && tried >= gib / 4 ? evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB are one fp32 number for each of %.0f M parameters of this rank; Adam keeps two, the fp32 weights are a third: %.2f GiB together",
+			 tried / gib, tried / 4e6, 3 * tried / gib);
+}
+
 /* What a server's trial run or a TPU's tiles say by themselves. */
 static void by_counts(const struct oom_crash *c, struct oom_crash_answer *a)
 {
@@ -191,6 +245,11 @@ static void by_counts(const struct oom_crash *c, struct oom_crash_answer *a)
 
 	if (oom_few_tokens(c) && (out = evidence_slot(a)) != NULL)
 		snprintf(out, sizeof(a->evidence[0]), "%" PRIu64 " tokens at once need next to nothing: it is the weights, or somebody else, that fill the card", c->prefill_tokens);
+	/* BufferAssignment puts a program's temporaries into one allocation (xla/service/buffer_assignment.cc, "preallocated-temp") */
+	if (oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE) && !oom_format_is(c, OOM_FORMAT_PROGRAM) && c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30 && !*c->largest && !*c->program_total &&
+	    c->phase != OOM_CRASH_LOAD && c->phase != OOM_CRASH_TO_DEVICE && (out = evidence_slot(a)) != NULL)
+		snprintf(out, sizeof(a->evidence[0]), "XLA takes all temporaries of a compiled program in one piece: %.2f GiB need not be one array, it may be what the program needs beside its inputs",
+			 (double)c->bytes[OOM_CRASH_TRIED] / 1073741824);
 	if (c->padding >= 2 && (out = evidence_slot(a)) != NULL)
 		snprintf(out, sizeof(a->evidence[0]), "%.0f times the bytes of that buffer are padding: a TPU lays the last two dimensions out in tiles of 8 x 128", c->padding);
 }
@@ -315,10 +374,12 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 	what_asked(c, cause, a);
 	weights(c, work, cause, a);
 	first_dimension(c, a);
+	of_weight(c, a);
 	by_counts(c, a);
 	another_card(c, a);
 	of_request(c, cause, a);
 	tokens(c, a);
+	states(c, a);
 	outside(c, cause, a);
 	listed_others(c, cause, a);
 	beyond_host(c, cause, a);

@@ -27,6 +27,23 @@ bool oom_mostly_own(const struct oom_crash *c)
 	       c->bytes[OOM_CRASH_ALLOCATED] > c->bytes[OOM_CRASH_TOTAL] / 4 * 3;
 }
 
+bool oom_overcommitted(const struct oom_crash *c)
+{
+	return oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_ALLOCATED] && (double)c->bytes[OOM_CRASH_ALLOCATED] > 1.1 * (double)c->bytes[OOM_CRASH_TOTAL];
+}
+
+bool oom_several_cards(const struct oom_crash *c)
+{
+	return c->rank >= 0 || c->sharded || c->splits || c->cards > 1 || c->gpu_index > 0;
+}
+
+/* A 256th of the card, by a judgement: whatever the process is about needs more. */
+bool oom_full_of_unknown(const struct oom_crash *c)
+{
+	return oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] && !c->known[OOM_CRASH_ALLOCATED] && !c->known[OOM_CRASH_PROCESS] &&
+	       !c->n_processes && c->bytes[OOM_CRASH_TRIED] < c->bytes[OOM_CRASH_TOTAL] / 256 && c->bytes[OOM_CRASH_FREE] < c->bytes[OOM_CRASH_TOTAL] / 256;
+}
+
 static bool work_trains(const struct oom_crash *c)
 {
 	return oom_crash_work(c) == OOM_WORK_TRAINING;
@@ -47,6 +64,9 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 		return true;
 	/* one process has nobody to share with */
 	if (l == OOM_LEVER_SHARD && c->one_process && !c->sharded)
+		return true;
+	/* a device map puts layers where no training step reaches them */
+	if (l == OOM_LEVER_OFFLOAD && c->trains && !oom_lever_own(c, l) && oom_crash_work(c) == OOM_WORK_LOADING)
 		return true;
 	/* adapters have next to no states, and a base of 4 bits has little to shard */
 	if (l == OOM_LEVER_SHARD && (c->set & OOM_SET(OOM_LEVER_ADAPTER)) && (c->set & OOM_SET(OOM_LEVER_QUANT)) && work_trains(c))

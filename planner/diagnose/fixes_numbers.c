@@ -1,5 +1,6 @@
 /* What the message's own numbers, the run's own options and the model's size say would do: fixes that need no
  * words of a program's list, and which of the list's are pointless beside them. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +18,42 @@ static size_t option(const char *text)
 	return n > 2 && (*text == '-' || memchr(text, '_', n)) ? n : 0;
 }
 
+/* "--fp8_base" of words that begin with it. */
+static bool names_option(const char *fix, const char *text)
+{
+	const size_t n = option(text);
+
+	for (const char *p = fix; n && (p = strstr(p, "--")) != NULL; p += 2)
+		if (!strncmp(p, text, n) && option(p) == n)
+			return true;
+	return false;
+}
+
+/* The first call of a long name in these words: "enable_model_cpu_offload("; its length, 0 for none. */
+static size_t call(const char *text, const char **at)
+{
+	for (const char *p = text; (p = strchr(p, '(')) != NULL; p++) {
+		const char *q = p;
+
+		while (q > text && (isalnum((unsigned char)q[-1]) || q[-1] == '_'))
+			q--;
+		if (p - q >= 12) {
+			*at = q;
+			return (size_t)(p + 1 - q);
+		}
+	}
+	return 0;
+}
+
+/* What another line calls already. */
+static bool calls_again(const char *fix, const char *text)
+{
+	const char *name, *other;
+	const size_t n = call(text, &name);
+
+	return n && call(fix, &other) == n && !memcmp(name, other, n);
+}
+
 void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *text)
 {
 	if (!text)
@@ -31,6 +68,11 @@ void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *tex
 		}
 		/* another that begins with the same thing to do */
 		if (!*prefix && strcspn(text, ",;:") > 12 && strcspn(text, ",;:") == strcspn(a->fix[i], ",;:") && !strncmp(text, a->fix[i], strcspn(text, ",;:")))
+			return;
+		if (!*prefix && calls_again(a->fix[i], text))
+			return;
+		/* an option that stands in the middle of another line already */
+		if (!*prefix && *text == '-' && names_option(a->fix[i], text))
 			return;
 		/* one more word about the same option */
 		if (!*prefix && option(text) && option(text) == option(a->fix[i]) && !strncmp(text, a->fix[i], option(text)))
@@ -89,7 +131,7 @@ bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work)
 	double each;
 
 	/* of what ranks divide among them the text seldom says how many they are */
-	return c->parameters && c->known[OOM_CRASH_TOTAL] && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
+	return c->parameters && c->known[OOM_CRASH_TOTAL] && !(c->stepped && work == OOM_WORK_TRAINING) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
 	       (!c->splits || (divided(c) && !c->offloads)) && oom_weights_bytes(c, work, &each) > (double)c->bytes[OOM_CRASH_TOTAL];
 }
 
@@ -100,7 +142,7 @@ bool oom_stranded_enough(const struct oom_crash *c)
 		       joined = !oom_format_is(c, OOM_FORMAT_OLD) && !c->windows && c->known[OOM_CRASH_FREE] ? idle + c->bytes[OOM_CRASH_FREE] : idle;
 
 	return c->known[OOM_CRASH_TRIED] && joined > c->bytes[OOM_CRASH_TRIED] && idle > c->bytes[OOM_CRASH_TOTAL] / 32 &&
-	       !oom_alone_too_large(c) && c->part != OOM_PART_ENGINE;
+	       !oom_alone_too_large(c) && !oom_overcommitted(c) && c->part != OOM_PART_ENGINE;
 }
 
 /* A whole layer is as large as its share of what was loaded: so many more must stay on the host. The option is the
@@ -140,6 +182,23 @@ static void beside_others(const struct oom_crash *c, enum oom_cause cause, struc
 	/* and a hundredth or two for what is no tensor */
 	snprintf(own, sizeof(own), "%s %.2f or less: others hold %.2f of %.2f GiB, and the share is one of the whole card", share, (double)(int)(100 * rest - 2) / 100, away / GIB, total / GIB);
 	oom_fix_add(a, "", own);
+}
+
+/* What inference does without costs nothing that was learnt: the run's own options, whose names its owner knows, stand
+ * before advice in general. */
+void oom_fixes_told_first(struct oom_crash_answer *a)
+{
+	size_t to = 0;
+
+	for (size_t i = 0; i < a->n_fix; i++) {
+		char one[sizeof(a->fix[0])];
+
+		if ((!strstr(a->fix[i], " -> ") && !strstr(a->fix[i], " the line's ")) || !strncmp(a->fix[i], oom_further, strlen(oom_further)))
+			continue;
+		memcpy(one, a->fix[i], sizeof(one));
+		memmove(a->fix[to + 1], a->fix[to], (i - to) * sizeof(a->fix[0]));
+		memcpy(a->fix[to++], one, sizeof(one));
+	}
 }
 
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a)

@@ -44,10 +44,10 @@ static void open_lever(const struct oom_crash *c, struct oom_crash_answer *a, co
 		oom_fix_lever(c, a, condition, l);
 }
 
-/* A runtime or library whose words for less at once differ in a training: both are said. */
+/* A runtime or library whose words for less at once differ in a training: both are said, unless it has one for both. */
 static bool says_both(const struct oom_crash *c)
 {
-	return oom_lever_own(c, OOM_LEVER_BATCH) || (oom_lever_own(c, OOM_LEVER_REQUESTS) && !oom_lever_own(c, OOM_LEVER_LESS));
+	return !oom_lever_own(c, OOM_LEVER_LESS) && (oom_lever_own(c, OOM_LEVER_BATCH) || oom_lever_own(c, OOM_LEVER_REQUESTS));
 }
 
 /* What keeps less for the backward pass, in one line. */
@@ -75,7 +75,13 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 	if (c->sees)
 		oom_fix_lever(c, a, "", OOM_LEVER_PIXELS);
 	of_part(c, a);
-	if (large && !of_part_alone)
+	/* what is held beyond the card are weights more often than a batch */
+	if (oom_overcommitted(c) && !computes(c) && !of_part_alone)
+		open_lever(c, a, "", OOM_LEVER_QUANT);
+	/* nothing was held before: no batch grew, a model is too large for the card */
+	if (large && !of_part_alone && c->known[OOM_CRASH_ALLOCATED] && c->bytes[OOM_CRASH_ALLOCATED] < (uint64_t)1 << 26)
+		open_lever(c, a, "", OOM_LEVER_QUANT);
+	else if (large && !of_part_alone)
 		oom_fix_add(a, "", "look at that one request first: an input far longer or larger than the others, or a matrix of all against all "
 				   "(attention that keeps its scores, distances of all pairs)");
 	/* a library that draws or generates, with another's words for a training: it seldom trains */
@@ -87,6 +93,9 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 		open_lever(c, a, c->trains ? "" : "if it was training: ", OOM_LEVER_BATCH);
 	else
 		oom_fix_lever(c, a, "", OOM_LEVER_LESS);
+	/* a message that was cut before it says whose the card is */
+	if (cause == OOM_CAUSE_TOO_LARGE && oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_FREE] && !c->known[OOM_CRASH_ALLOCATED] && !c->known[OOM_CRASH_PROCESS] && !c->n_processes)
+		oom_fix_lever(c, a, "if this program has less than the rest of the card: ", OOM_LEVER_OTHERS);
 	/* on a Mac it seldom trains */
 	if (!c->trains && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && !says_both(c))
 		open_lever(c, a, "if it was not training: ", OOM_LEVER_NO_GRAD);

@@ -95,6 +95,7 @@ static const enum oom_lever of_pictures[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(TILE)
 /* Several are drawn at once, by the line that ran or by an option: fewer of them cost nothing. */
 static const enum oom_lever of_many_pictures[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(CONTEXT), V(OFFLOAD), V(TILE), V(QUANT), V(ROOM));
 /* Frames show what was computed, and it was no loading. */
+static const enum oom_lever of_pinned[OOM_MAX_LEVERS] = DO(V(PINNED), V(WORKERS), V(HOST));
 static const enum oom_lever of_host_inputs[OOM_MAX_LEVERS] = DO(V(HOST));
 static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
 /* Nothing says whether weights or cache were made: fewer layers on the card are less of both. */
@@ -107,10 +108,12 @@ static const enum oom_lever of_graphs[OOM_MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V
 static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(OFFLOAD));
 /* whoever started a script on a card that is too small may have no second one */
 static const enum oom_lever of_own_weights[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD));
+static const enum oom_lever of_lent[OOM_MAX_LEVERS] = DO(V(ADAPTER), V(OPTIMIZER), V(RECOMPUTE), V(LENGTH));
 static const enum oom_lever of_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
 static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(RECOMPUTE), V(PRECISION), V(LENGTH));
 /* A training that is set up: states and gradients are made beside the weights. */
 static const enum oom_lever of_states_made[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER));
+static const enum oom_lever of_engine_steps[OOM_MAX_LEVERS] = DO(V(BATCH), V(OPTIMIZER), V(RECOMPUTE), V(LOGITS), V(SHARD));
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 /* The weights have taken the share, which is nearly all of the card. */
 static const enum oom_lever of_no_blocks[OOM_MAX_LEVERS] = DO(V(QUANT), V(SPREAD), V(KV));
@@ -211,6 +214,10 @@ static bool beyond_share(const struct oom_crash *c)
 
 	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]) && share <= 0; i++)
 		share = oom_told(c, shares[i]);
+	/* nobody gives it all of the card: by default it is nine tenths or less (vLLM's CacheConfig, SGLang's server_args.py) */
+	if (share <= 0 && oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && (c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_UNKNOWN) &&
+	    (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.97 * (double)c->bytes[OOM_CRASH_TOTAL])
+		return true;
 	/* captured graphs keep theirs outside of it */
 	return share > 0 && c->part != OOM_PART_GRAPHS && c->known[OOM_CRASH_TOTAL] && (double)c->bytes[OOM_CRASH_ALLOCATED] > 1.1 * share * (double)c->bytes[OOM_CRASH_TOTAL];
 }
@@ -234,6 +241,9 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 {
 	if (oom_format_of(c)->first[0])
 		return oom_format_of(c)->first;
+	/* the refusal names what to do without */
+	if (cause == OOM_CAUSE_HOST_RAM && c->pinned && work == OOM_WORK_DATA && !oom_lever_own(c, OOM_LEVER_WORKERS))
+		return of_pinned;
 	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_INFERENCE && oom_host_computed(c))
 		return of_host_inputs;
 	if (cause == OOM_CAUSE_KV_CACHE && oom_format_is(c, OOM_FORMAT_BUDGET) && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))
@@ -254,6 +264,11 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 
 	if (work != OOM_WORK_TRAINING && beyond_share(c))
 		return of_weights;
+	/* a batch seldom is what is held beyond the card, and is not where it is one */
+	if (oom_overcommitted(c) && work == OOM_WORK_TRAINING && (c->set & OOM_SET(OOM_LEVER_BATCH)))
+		return of_lent;
+	if (oom_overcommitted(c) && work == OOM_WORK_INFERENCE && (c->language || !oom_own_script(c)))
+		return of_full_cards;
 	if (c->part == OOM_PART_TRACE)
 		return of_traces;
 	if (c->part == OOM_PART_RESTORED)
@@ -278,6 +293,9 @@ static const enum oom_lever *of_step(const struct oom_crash *c)
 {
 	if (in_second_step(c))
 		return of_second_steps;
+	/* beside an engine's weights and cache: the states can wait on the host while it speaks */
+	if (c->engine && c->phase != OOM_CRASH_OPTIMIZER)
+		return of_engine_steps;
 	if (c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_GRAPH) &&
 	    (!oom_lever_of(c, OOM_LEVER_ADAPTER) || (!c->language && !oom_lever_own(c, OOM_LEVER_ADAPTER))) && !(c->sharded && oom_lever_own(c, OOM_LEVER_SHARD)))
 		return of_images;

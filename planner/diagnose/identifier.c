@@ -71,7 +71,7 @@ static const struct {
 	/* who runs through a loader reads nothing with it: "run_loader", "iterate_loader" */
 	{"loader", OOM_CRASH_LOAD, "data run loop iterate over batch batches epoch next"},
 	{"pretrained", OOM_CRASH_LOAD, NULL},
-	{"~instantiat", OOM_CRASH_INIT, NULL}, {"~initializ", OOM_CRASH_INIT, NULL}, {"warmup", OOM_CRASH_INIT, "sched allocator"},
+	{"~instantiat", OOM_CRASH_INIT, NULL}, {"~initializ", OOM_CRASH_INIT, NULL}, {"warmup", OOM_CRASH_INIT, "sched allocator epoch step steps train"},
 	{"capture", OOM_CRASH_INIT, NULL}, {"profile", OOM_CRASH_INIT, NULL},
 	/* an engine runs a batch of nothing before it serves: "_dummy_run", "dummy_sampler_run" */
 	{"dummy", OOM_CRASH_INIT, "loss input inputs tokens"},

@@ -167,6 +167,7 @@ static void rename_by_text(struct oom_crash *c, const char *begin, const char *a
 		unsigned runtime;
 		const char *word, *framework;   /* NULL: it is who its words say */
 	} rows[] = {
+		{OOM_RUNTIME_EXECUTABLE, "torch_xla", "torch-xla"}, {OOM_RUNTIME_EXECUTABLE, "xla_client/xla_util", "torch-xla"},
 		{OOM_RUNTIME_EITHER_XLA, "torch_xla", NULL}, {OOM_RUNTIME_EITHER_XLA, "XRT", NULL},
 		{OOM_RUNTIME_EITHER_XLA, "XlaRuntimeError", "jax"}, {OOM_RUNTIME_EITHER_XLA, "jaxlib", "jax"},
 		{OOM_RUNTIME_EITHER_XLA, "JaxRuntimeError", "jax"}, {OOM_RUNTIME_EITHER_XLA, "import jax", "jax"},

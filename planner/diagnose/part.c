@@ -131,11 +131,10 @@ static bool is_other_node(const char *begin, const char *at)
 	return node && !any(node, oom_line_end(node, at), marks);
 }
 
-/* "self.images.to(device)", "batch.cuda()": what moves is named as what models are given. */
-static bool moves_input(const char *begin, const char *end)
+/* "self.images.to(device)", "batch.cuda()": a name of the table, which ends with a NULL, moves. */
+static bool moves(const char *begin, const char *end, const char *const *names)
 {
-	static const char *const calls[] = {".to(", ".cuda("}, *const names[] = {"input", "inputs", "batch", "data", "image", "images", "img", "imgs", "x", "points", "frames",
-	    "video", "target", "targets", "label", "labels", "sample", "samples", "audio", "waveform", "pixel_values", "features", "voxels", "coords"};
+	static const char *const calls[] = {".to(", ".cuda("};
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, calls[i])); p++) {
@@ -143,12 +142,17 @@ static bool moves_input(const char *begin, const char *end)
 
 			while (q > begin && (isalnum((unsigned char)q[-1]) || q[-1] == '_'))
 				q--;
-			for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
+			for (size_t k = 0; names[k]; k++)
 				if (strlen(names[k]) == (size_t)(p - q) && !memcmp(names[k], q, (size_t)(p - q)))
 					return true;
 		}
 	return false;
 }
+
+/* What models are given, and what holds weights, as programs name them. */
+static const char *const inputs[] = {"input", "inputs", "batch", "data", "image", "images", "img", "imgs", "x", "points", "frames", "video", "target", "targets", "label", "labels", "sample",
+				     "samples", "audio", "waveform", "pixel_values", "features", "voxels", "coords", NULL},
+			 *const models[] = {"model", "pipe", "pipeline", "net", "unet", "vae", "transformer", "encoder", "text_encoder", "network", "module", NULL};
 
 /* The end of a name with its dots: "x.features". */
 static const char *name_end(const char *p, const char *end)
@@ -226,8 +230,10 @@ static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin
 		return OOM_PART_MERGED;
 	if ((c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_UNKNOWN || !c->traceback) && any(begin, end, resumes) && !any(begin, end, steps))
 		return OOM_PART_RESTORED;
-	if (c->phase == OOM_CRASH_TO_DEVICE && moves_input(innermost(begin, line), line))
+	if (c->phase == OOM_CRASH_TO_DEVICE && moves(innermost(begin, line), line, inputs))
 		return OOM_PART_INPUT;
+	if (c->phase == OOM_CRASH_TO_DEVICE && moves(innermost(begin, line), line, models))
+		return OOM_PART_WEIGHTS;
 	if (multiplies_itself(innermost(begin, line), line))
 		return OOM_PART_PAIRS;
 	if (c->phase == OOM_CRASH_INIT && captures(begin, line))
@@ -276,6 +282,9 @@ void oom_decode_part(struct oom_crash *c, const char *begin, const char *at, con
 	/* convolutions over time: of what draws, its decoder of video has them */
 	if (c->part == OOM_PART_MAPS && oom_lever_own(c, OOM_LEVER_TILE) && c->phase != OOM_CRASH_UNKNOWN && !c->trains && oom_text_find(begin, line, "F.conv3d("))
 		c->part = OOM_PART_IMAGE;
+	/* whose warm-up is one of training or of a script tries no largest batch */
+	if (c->part == OOM_PART_WARMUP && oom_program_of(c)->activity != OOM_ACTIVITY_SERVES)
+		c->part = OOM_PART_UNKNOWN;
 	/* a server's parameters stay where they are, each rank its own */
 	if (c->part == OOM_PART_GATHERED && oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
 		c->part = OOM_PART_EXCHANGED;

@@ -234,9 +234,9 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		return true;
 	if (top_level(c, &s) && calls_a_name(&s))
 		return oom_phase_settle(c, OOM_CRASH_FORWARD, 0.5, "a call at top level whose own frames are missing: a model's, as a rule");
-	return top_level(c, &s) &&
-	       oom_phase_settle(c, OOM_CRASH_TO_DEVICE, 0.6,
-		      "a single frame at top level: the statement itself makes the tensor");
+	/* what the host's allocator refuses was moved nowhere */
+	return top_level(c, &s) && !oom_runtime_is(c, OOM_RUNTIME_HOST) &&
+	       oom_phase_settle(c, OOM_CRASH_TO_DEVICE, 0.6, "a single frame at top level: the statement itself makes the tensor");
 }
 
 /* Frames of Python, or of IPython's and Rich's boxes: "File "x.py", line 1", "x.py in f(",

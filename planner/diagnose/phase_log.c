@@ -1,5 +1,6 @@
 /* What a log says around a message: names of scripts, lines and their verbs, what failed by its name. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tables.h"
@@ -214,6 +215,23 @@ static bool running_bar(const char *line, const char *end)
 		oom_text_find(line, end, "examples/s")) && !oom_text_find(line, end, "100%");
 }
 
+/* " 3237/16700 [3:34:12<": a bar of many steps that is past its second; what is read or made ready has other words before it. */
+static bool past_second_step(const char *begin, const char *end)
+{
+	for (const char *p = begin; (p = oom_text_find(p, end, " [")); p++) {
+		const char *const line = oom_line_begin(begin, p), *slash = p, *from;
+
+		while (slash > line && slash[-1] >= '0' && slash[-1] <= '9')
+			slash--;
+		from = slash > line && slash[-1] == '/' ? slash - 1 : NULL;
+		while (from && from > line && from[-1] >= '0' && from[-1] <= '9')
+			from--;
+		if (from && strtod(from, NULL) >= 2 && strtod(slash, NULL) >= 50 && !oom_text_find(line, p, "oad") && !oom_text_find(line, p, "Map") && !oom_text_find(line, p, "oken"))
+			return true;
+	}
+	return false;
+}
+
 /* A progress bar that was cut short, on the message's own line or right above it. */
 bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, const char *stop)
 {
@@ -225,6 +243,7 @@ bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, 
 
 void oom_phase_of_weights(struct oom_crash *c, const char *begin, const char *end)
 {
+	c->stepped = c->trains && past_second_step(begin, end);
 	/* what quantises has loaded its model */
 	if ((c->phase == OOM_CRASH_UNKNOWN || (c->phase == OOM_CRASH_LOAD && c->phase_confidence <= 0.65)) && !c->traceback && !strstr(c->phase_evidence, "from_pretrained") &&
 	    oom_dialect_is(c, OOM_DIALECT_QUANTISES) &&

@@ -69,7 +69,7 @@ static const struct oom_program programs[] = {
 	{"vllm", "vLLM", OOM_ACTIVITY_SERVES, "vllm",
 	 {"@vllm", "@vllm_ascend", "@vllm_omni", "EngineCore", "v1/engine/core.py", "VllmWorker", "WorkerWrapper", "worker_base.py", "gpu_model_runner.py",
 	  "`gpu_memory_utilization`", "max_num_seqs", "vllm serve", "--max-model-len", "from vllm import", "LLM(model=", "# vllm"}, NULL, {NULL}},
-	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static", "Scheduler hit an exception", "avail mem="}, NULL, {NULL}},
+	{"sglang", "SGLang", OOM_ACTIVITY_SERVES, "sglang", {"@sglang", "sglang", "mem-fraction-static", "mem_fraction_static", "Scheduler hit an exception", "avail mem="}, NULL, {"vllm"}},
 	{"tgi", "text-generation-inference", OOM_ACTIVITY_SERVES, "tgi",
 	 {"text_generation_server", "text_generation_client", "text_generation_launcher",
 	  "text_generation_router", "text-generation-launcher", "text-generation-inference", "max-batch-prefill-tokens", "@text_generation",
@@ -137,7 +137,7 @@ static const struct oom_program programs[] = {
 	{"transformers", "transformers", OOM_ACTIVITY_LIBRARY, "transformers",
 	 {"transformers/modeling_utils.py", "transformers\\modeling_utils.py", "Loading checkpoint shards", "from_pretrained(", "@transformers"}, "trainer", {NULL}},
 	{"accelerate", "Accelerate", OOM_ACTIVITY_EITHER, "trainer", {"@accelerate", "accelerate launch"}, NULL, {NULL}},
-	{"fsdp", "FSDP", OOM_ACTIVITY_EITHER, "fsdp", {"distributed/fsdp", "_composable/fsdp", "FullyShardedDataParallel", "fully_shard"}, NULL, {NULL}},
+	{"fsdp", "FSDP", OOM_ACTIVITY_EITHER, "fsdp", {"distributed/fsdp", "_composable/fsdp", "distributed/checkpoint/state_dict.py", "distributed/_state_dict_utils.py", "FullyShardedDataParallel", "fully_shard"}, NULL, {NULL}},
 	/* scripts of their own around models that draw */
 	{"image-model", "the image model's program", OOM_ACTIVITY_EITHER, "image-model",
 	 {"flux", "FLUX", "Flux", "sdxl", "SDXL", "stable-diffusion", "stable_diffusion", "StableDiffusion", "HunyuanVideo", "hyvideo", "hunyuan", "CogVideo",

@@ -33,6 +33,7 @@ static const struct oom_runtime runtimes[] = {
 	{"mindspore", 0, 0, 0, {"", "MindSpore", OOM_ACTIVITY_EITHER, "mindspore", {NULL}, NULL, {NULL}}},
 	{"caffe", 0, 0, 0, {"", "the Caffe program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"mxnet", 0, 0, 0, {"", "MXNet", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
+	{"tinygrad", 0, 0, 0, {"", "the tinygrad program", OOM_ACTIVITY_EITHER, "tinygrad", {NULL}, NULL, {NULL}}},
 	{"candle", 0, 0, 0, {"", "the Rust program (candle)", OOM_ACTIVITY_INFERS, "runtime", {NULL}, NULL, {NULL}}},
 	{"cuda", OOM_RUNTIME_NO_TENSORS, 0, 0, {"", "the CUDA program", OOM_ACTIVITY_EITHER, "cuda", {NULL}, NULL, {NULL}}},
 	{"device", OOM_RUNTIME_NOBODYS, 0, 0, {"", "the program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},

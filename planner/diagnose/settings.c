@@ -313,9 +313,9 @@ static bool any(const char *begin, const char *end, const char *const *marks)
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)
 {
 	static const char *const dividers[] = {"zero2", "zero_2", "zero-2", "zero3", "zero_3", "zero-3", "_z2", "_z3", "ZeRO", "fsdp", "FSDP", "stage2", "stage3",
-					       "stage_1_and_2", "fully_shard", NULL};
+					       "stage_1_and_2", "fully_shard", "deepspeed_zero_optimizer", NULL};
 	static const char *const second[] = {"zero2", "zero_2", "zero-2", "_z2", "stage2", "stage_1_and_2", "ZeRO-2", "\"stage\": 2", "\"stage\":2", "zero_stage: 2", "zero_stage=2", "zero_stage 2", "zero-stage 2", "ero stage 2",
-						"ero Stage 2", "eRO stage 2", "eRO Stage 2", "ZeRO2", NULL},
+						"ero Stage 2", "eRO stage 2", "eRO Stage 2", "ZeRO2", "deepspeed_zero_optimizer", NULL},
 				 *const zero[] = {"deepspeed", "DeepSpeed", "ZeRO", NULL},
 				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "ingle GPU", "ingle gpu", "single A100", "single H100", "'devices': 1,", "World size: 1\n", "world_size=1,", NULL};
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};

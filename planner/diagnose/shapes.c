@@ -43,6 +43,10 @@ void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end
 		p = *stop == ',' ? stop + 1 : stop;
 	}
 	images(c, d, dimensions);
+	if (dimensions == 2 && d[0] >= 1 && d[1] >= 1 && d[0] < 1e9 && d[1] < 1e9) {
+		c->matrix[0] = (int64_t)d[0];
+		c->matrix[1] = (int64_t)d[1];
+	}
 	/* the weights of a convolution: rows and columns of its kernel first */
 	if (dimensions == 4 && d[0] <= 11 && d[0] == d[1])
 		first = 0;

@@ -137,6 +137,18 @@ static void tensor_and_sparse(struct oom_crash *c, const struct oom_excerpt *x)
 	oom_number_follows(c, OOM_CRASH_TOTAL, x->after, x->stop, "available bytes:", false);
 }
 
+/* "Allocation (size=21474836480) would exceed memory (size=17179869184) :: #... [shape = 'f32[320,4096,4096]{1,2,0}', ...": a
+ * buffer that no other makes room for. */
+static void one_buffer(struct oom_crash *c, const struct oom_excerpt *x)
+{
+	const char *const at = oom_text_find(x->at, x->end, "Allocation (size="), *const shape = at ? oom_text_find(at, oom_line_end(at, x->end), "shape = '") : NULL, *after;
+	uint64_t bytes;
+
+	if (*c->largest || !shape || !oom_number_at(at + 17, x->end, true, &bytes, &after))
+		return;
+	snprintf(c->largest, sizeof(c->largest), "%.2fGiB, %.*s", (double)bytes / 1073741824, (int)strcspn(shape + 9, "{'\n"), shape + 9);
+}
+
 /* "Used 21.95G of 15.48G hbm", "Allocation (size=...) would exceed memory (size=...)" */
 void oom_xla_hbm(struct oom_crash *c, const struct oom_excerpt *x)
 {
@@ -145,6 +157,7 @@ void oom_xla_hbm(struct oom_crash *c, const struct oom_excerpt *x)
 	oom_number_follows(c, OOM_CRASH_TRIED, oom_line_begin(x->begin, x->at), x->at, "Allocation (size=", true);
 	if (!strncmp(x->after, "would exceed", 12))
 		oom_number_follows(c, OOM_CRASH_TOTAL, x->after, x->stop, "would exceed memory (size=", true);
+	one_buffer(c, x);
 	tensor_and_sparse(c, x);
 	used = oom_number_follows(c, OOM_CRASH_TRIED, x->after, x->stop, "Used", false);
 	if (used)

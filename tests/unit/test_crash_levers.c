@@ -1,0 +1,179 @@
+/* Which levers an answer names, and in what order: what the numbers, the device and the card say comes before what helps
+ * everybody, and what nothing in the text asks for is left out. Texts of our own in the form of public threads and logs (named
+ * per row), the expectations written from what the thread settled or from the arithmetic beside them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "oomplan/diagnose.h"
+
+#define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
+#define TRACE "Traceback (most recent call last):\n"
+#define NEW(tried, total, free, held, idle) "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " tried ". GPU 0 has a total capacity of " total " of which " free \
+					    " is free. Of the allocated memory " held " is allocated by PyTorch, and " idle " is reserved by PyTorch but unallocated.\n"
+#define OLD(tried, total, held, free, reserved) "RuntimeError: CUDA out of memory. Tried to allocate " tried " (GPU 0; " total " total capacity; " held " already allocated; " free \
+						" free; " reserved " reserved in total by PyTorch)\n"
+
+static const struct {
+	const char *after, *text;
+	size_t within;                          /* among so many of the first fixes */
+	const char *first, *never, *evidence;   /* NULL: not asked */
+	const char *reason;
+} want[] = {
+	/* ---- the device's own names ---- */
+	{"oom_traces 063", "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 24.00 MiB. GPU 0 has a total capacity of 11.93 GiB of which 6.00 MiB is free. Of the allocated memory 10.50 GiB is "
+			   "allocated by PyTorch, and 90.00 MiB is reserved by PyTorch but unallocated.\n", 6,
+	 "torch.autocast(\"xpu\"", "\"cuda\"", NULL, "PyTorch names its device in its calls"},
+	{"own", "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 100.00 MiB. GPU 1 has a total capacity of 31.00 GiB of which 14.00 GiB is free.\n", 6,
+	 "torch.xpu.set_per_process", "torch.cuda.", NULL, "and its module"},
+	{"oom_traces 057", "Error processing tensor for shard Shard(model_id='own/model-8B', start_layer=0, end_layer=31, n_layers=32): CUDA Error 2, out of memory\n", 6,
+	 "--quantize", "device_map", NULL, "what has no PyTorch has none of its options"},
+	/* ---- what cannot be, or was not asked for ---- */
+	{"own", "{\"batch_size\": 1, \"grad_accum\": 8, \"gradient_checkpointing\": true, \"optimizer\": \"adamw_bnb_8bit\"}\n" TRACE AT("C:\\own\\train_full.py", "main", "trainer.train()")
+		AT("C:\\own\\.venv\\lib\\site-packages\\transformers\\trainer.py", "_inner_training_loop", "self.optimizer.step()") NEW("22.00 MiB", "8.00 GiB", "0 bytes", "14.20 GiB", "470.00 MiB"), 1,
+	 "LoRA", "max_split_size_mb", "14.20 GiB are held where the card has 8.00: 1.8 times as much", "14.2 / 8; a batch of one is as small as it gets, and one process has nobody to shard with"},
+	{"oom_traces_2 003", NEW("1002.00 MiB", "8.00 GiB", "0 bytes", "14.00 GiB", "130.00 MiB"), 1,
+	 "16 bits, or quantised", NULL, "shrink to 57 %", "8 / 14; beyond the card lie weights more often than a batch"},
+	{"oom_traces 017", NEW("2.00 GiB", "4.00 GiB", "2.80 GiB", "0 bytes", "0 bytes"), 1,
+	 "16 bits, or quantised", "look at that one request", "nothing to speak of was held", "no batch grew where nothing was held"},
+	{"oom_traces 011", OLD("72.00 MiB", "1024.00 MiB", "380.00 MiB", "0 bytes", "420.00 MiB"), 1, "another card", NULL, NULL, "a card of 1 GiB, whatever runs"},
+	{"own", TRACE AT("own/hetero.py", "warmup_epoch", "pred = self.gru(x)") NEW("98.00 MiB", "8.00 GiB", "10.00 MiB", "7.50 GiB", "20.00 MiB"), 6,
+	 "", "server", NULL, "only a server tries its largest batch"},
+	{"LLaMA-Factory#1936", "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 136.00 MiB. GPU 0 has a total capacty of 23.65 GiB of which 90.00 MiB is free. Process 11 has 398.00 MiB memory in "
+			       "use. Process 12 has 398.00 MiB memory in use. Process 13 has 398.00 MiB memory in use. Process 10 has 22.30 GiB memory in use. Of the allocated memory 21.80 GiB is allocated by PyTorch, "
+			       "and 2.30 MiB is reserved by PyTorch but unallocated.\n" TRACE AT("/l/transformers/trainer.py", "__init__", "self._move_model_to_device(model, args.device)"), 6,
+	 "", NULL, "3 processes hold 398 MiB each, as much as a CUDA context", "contexts of the other ranks"},
+	{"transformers#28872", " 19%|#9        | 3237/16700 [3:34:12<38:35:22, 10.32s/it]" TRACE AT("deepspeed_7b_finetune.py", "main", "trainer.train()")
+			       AT("/l/transformers/trainer.py", "compute_loss", "outputs = model(**inputs)") NEW("2.40 GiB", "39.40 GiB", "1.00 GiB", "37.80 GiB", "200.00 MiB"), 1,
+	 "per_device_train_batch_size", NULL, NULL, "what has run for 3237 steps fits the card, but for this one's tokens"},
+	{"own", " 0%|  | 0/16700 [00:00<?, ?it/s]" TRACE AT("deepspeed_7b_finetune.py", "main", "trainer.train()")
+		AT("/l/transformers/trainer.py", "compute_loss", "outputs = model(**inputs)") NEW("2.40 GiB", "39.40 GiB", "1.00 GiB", "37.80 GiB", "200.00 MiB"), 6,
+	 "LoRA", NULL, "if all are trained", "7e9 x 16 bytes; the first step has shown nothing yet"},
+	/* ---- order ---- */
+	{"oom_traces_2 113", AT("/l/torch/utils/data/_utils/pin_memory.py", "pin_memory", "return data.pin_memory(device)") "RuntimeError: CUDA error: out of memory\n", 1,
+	 "pin_memory=False", NULL, NULL, "the refusal names what to do without"},
+	{"oom_traces 041", TRACE AT("/home/user/flux-webui.git/app.py", "infer", "pipe.to(device)") NEW("80.00 MiB", "15.98 GiB", "84.00 MiB", "15.40 GiB", "260.00 MiB"), 1,
+	 "enable_model_cpu_offload()", "one batch", "asked for by weights", "a pipeline is no batch"},
+	{"own", TRACE AT("/l/mmdet/models/task_modules/assigners/max_iou_assigner.py", "assign", "overlaps = self.iou_calculator(a, b)")
+		AT("/w/metrics/own.py", "similarity", "d = torch.cdist(a, b)") OLD("1.20 GiB", "14.56 GiB", "12.00 GiB", "0.90 GiB", "13.50 GiB"), 1,
+	 "gpu_assign_thr", NULL, NULL, "pieces are only perhaps the reason: what asked comes first"},
+	{"vllm#14095", "(VllmWorkerProcess pid=1) ERROR 01-01 00:00:00 [u.py:242] " NEW("20.00 MiB", "14.62 GiB", "3.00 MiB", "14.42 GiB", "20.00 MiB"), 1,
+	 "tensor_parallel_size", "gpu_memory_utilization lower", NULL, "14.42 / 14.62: no share leaves a cache as much"},
+	{"own", "HIP out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 15.92 GiB of which 0 bytes is free.\n", 1, "rocm-smi", NULL, NULL, "next to nothing was asked for, and nobody says whose the card is"},
+	{"own", AT("own.py", "run", "wrapper.align(cuda=True)") "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 146.00 MiB.\nGPU 0 has a total capacity of 8.00 GiB of which 0 bytes is free.\n", 2,
+	 "nvidia-smi", NULL, NULL, "a message that was cut before it says so"},
+	{"ollama#6860", "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 144.00 MiB on device 4: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA4 buffer of size "
+			"150995968\nllama_new_context_with_model: failed to allocate compute buffers\n", 1,
+	 "-ts", NULL, NULL, "the smaller card of several"},
+	{"ik_llama.cpp#749", "llama_kv_cache_init:      CUDA0 KV buffer size =   380.00 MiB\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 279356.51 MiB on device 0: cudaMalloc failed: out of memory\n"
+			     "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 292926534144\n", 1,
+	 "-fa", NULL, NULL, "half of 279 GB is no less beyond"},
+	{"axolotl#1717", "[rank1]: " TRACE AT("/u/axolotl/cli/train.py", "<module>", "main()") AT("/l/torch/nn/modules/module.py", "convert", "return t.to(")
+			 AT("/l/bitsandbytes/nn/modules.py", "to", "super().to(device=device, dtype=dtype)")
+			 NEW("112.00 MiB", "23.68 GiB", "60.00 MiB", "23.10 GiB", "60.00 MiB"), 1,
+	 "fsdp_config (cpu_ram_efficient_loading: true)", "device_map", NULL, "a device map is no way to train"},
+	{"LLamaTuner#91", TRACE AT("finetune_with_qlora.py", "<module>", "model = AutoModelForCausalLM.from_pretrained(p)")
+			  AT("/l/bitsandbytes/functional.py", "quantize_4bit", "out = torch.zeros(((n+1)//2, 1), dtype=torch.uint8, device=A.device)") OLD("112.00 MiB", "39.45 GiB", "4.00 GiB", "95.00 MiB", "4.04 GiB"), 2,
+	 "ranks of this run", NULL, NULL, "weights that every rank reads to the first card look like others'"},
+	{"sglang#465", TRACE AT("/l/sglang/srt/models/llama2.py", "__init__", "self.p = MergedColumnParallelLinear(n)") AT("/l/vllm/model_executor/layers/linear.py", "create_weights", "w = torch.empty(n)")
+		       "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU \n", 1,
+	 "--tp", "tensor_parallel_size", NULL, "vLLM's layers inside of SGLang"},
+	/* ---- sizes that say what they are ---- */
+	/* 8.52 x 2^30 / 4 = 2287 M, three times 8.52 */
+	{"DeepSpeed#237", TRACE AT("/l/deepspeed/pt/deepspeed_zero_optimizer.py", "initialize_optimizer_states", "self.optimizer.step()")
+			  AT("/l/apex/optimizers/fused_adam.py", "step", "state['exp_avg'] = torch.zeros_like(p.data)") OLD("8.52 GiB", "31.72 GiB", "25.60 GiB", "5.40 GiB", "25.61 GiB"), 1,
+	 "offload_optimizer", "stage 1 or 2", "2287 M parameters of this rank", "one state of a flat partition"},
+	{"oom_traces 061", "ValueError: Ran out of memory in memory space hbm. Used 16.29G of 15.75G hbm.\nValueError: Allocation (size=21474836480) would exceed memory (size=17179869184) :: #allocation1 [shape = "
+			   "'f32[320,4096,4096]{1,2,0}', space=hbm]\n", 6, "", NULL, "20.00GiB, f32[320,4096,4096]", "320 x 4096 x 4096 x 4 bytes"},
+	{"oom_traces_2 075", "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2.24GiB. [executable_name='jit_f']\n", 1,
+	 "jax.lax.map", "if it was not training", "all temporaries of a compiled program in one piece", "XLA's allocation is the program's, one line for both kinds of work"},
+	/* 123008 x 500 x 4 bytes */
+	{"tensor2tensor#782", "ResourceExhaustedError: OOM when allocating tensor with shape[123008,500]\n\t [[Node: training_10/Adam/mul_23 = Mul[T=DT_FLOAT]]]\n", 1,
+	 "a smaller layer of that shape", NULL, "234.6 MiB", "a weight's shape, whatever the batch"},
+};
+
+static bool among(const struct oom_crash_answer *a, size_t most, const char *word)
+{
+	for (size_t i = 0; i < a->n_fix && i < most; i++)
+		if (strstr(a->fix[i], word))
+			return true;
+	return false;
+}
+
+static bool in_evidence(const struct oom_crash_answer *a, const char *words)
+{
+	for (size_t i = 0; i < a->n_evidence; i++)
+		if (strstr(a->evidence[i], words))
+			return true;
+	return false;
+}
+
+static void test_levers(void **state)
+{
+	int bad = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		struct oom_crash c;
+		struct oom_crash_answer a;
+
+		assert_true(oom_crash_decode(want[i].text, strlen(want[i].text), &c));
+		oom_crash_answer(&c, &a);
+		if (!among(&a, want[i].within, want[i].first)) {
+			print_error("%s (%s): \"%s\" is not among the first, which begin with \"%s\"\n", want[i].after, want[i].reason, want[i].first, a.fix[0]);
+			bad++;
+		}
+		if (want[i].never && among(&a, OOM_ANSWER_FIXES, want[i].never)) {
+			print_error("%s (%s): \"%s\" is offered\n", want[i].after, want[i].reason, want[i].never);
+			bad++;
+		}
+		if (want[i].evidence && !in_evidence(&a, want[i].evidence)) {
+			print_error("%s (%s): no \"%s\"\n", want[i].after, want[i].reason, want[i].evidence);
+			bad++;
+		}
+	}
+	assert_int_equal(bad, 0);
+}
+
+/* What a card before Ampere computes: the caller, who knows the cards of that size, says so. */
+static void test_old_card(void **state)
+{
+	static const char text[] = "train.py\n" TRACE AT("train.py", "<module>", "loss.backward()") NEW("800.00 MiB", "14.75 GiB", "400.00 MiB", "13.90 GiB", "50.00 MiB");
+	struct oom_crash_answer a;
+	struct oom_crash c;
+
+	(void)state;
+	assert_true(oom_crash_decode(text, sizeof(text) - 1, &c));
+	assert_false(c.before_bf16);
+	oom_crash_answer(&c, &a);
+	assert_true(among(&a, 4, "dtype=torch.bfloat16"));
+	c.before_bf16 = true;
+	oom_crash_answer(&c, &a);
+	assert_true(among(&a, 4, "dtype=torch.float16"));
+	assert_true(among(&a, 4, "has no bfloat16"));
+}
+
+/* No answer is longer than the levers that somebody reads; those that the text itself asks for may come on top. */
+static void test_four(void **state)
+{
+	static const char text[] = "train.py\n" TRACE AT("/l/transformers/trainer.py", "training_step", "self.accelerator.backward(loss)")
+				   NEW("800.00 MiB", "79.10 GiB", "400.00 MiB", "77.00 GiB", "50.00 MiB");
+	struct oom_crash_answer a;
+	struct oom_crash c;
+
+	(void)state;
+	assert_true(oom_crash_decode(text, sizeof(text) - 1, &c));
+	oom_crash_answer(&c, &a);
+	assert_int_equal(a.n_fix, 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_levers), cmocka_unit_test(test_old_card), cmocka_unit_test(test_four)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
