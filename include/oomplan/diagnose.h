@@ -149,6 +149,7 @@ struct oom_crash {
 	bool zero;                              /* it is DeepSpeed that divides them */
 	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
+	uint64_t trained, of_parameters;        /* as the log counts those that are trained, and all; 0: it does not */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
 	double card_said;                       /* GB of the smallest card that people speak of; 0: none */
 	unsigned cards;                         /* that a training is divided over, as the text says; 0: it does not */
@@ -159,6 +160,7 @@ struct oom_crash {
 	bool several;                           /* models are loaded one after the other, or beside one another */
 	bool stepped;                           /* a training's bar has counted two steps and more: what it holds throughout fits */
 	bool notebook;                          /* the code ran in a notebook's cells */
+	bool unified;                           /* the host and the card share the memory that ran out */
 	bool pinned;                            /* pinned (page-locked) host memory was refused */
 	uint64_t ooms, retries;                 /* from a memory_summary() table */
 	int strength;                           /* of the evidence: 3 allocator's message, 2 kill line, 1 hint */

@@ -96,6 +96,7 @@ static bool by_rules(struct oom_crash *c, const struct oom_cause_rule *r, const 
 			continue;
 		oom_cause_say(c, r->cause, r->confidence, r->evidence);
 		c->pinned |= r->pinned;
+		c->unified |= r->unified;
 		met = true;
 		if (!r->more)
 			break;

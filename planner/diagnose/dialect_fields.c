@@ -62,7 +62,7 @@ const struct oom_dialect oom_dialects_fields[] = {
 	  L(OFFLOAD) = "",
 	  L(SPREAD) = ""}},
 	{"nnunet", "torch", "nnU-Net documentation", "MIC-DKFZ/nnUNet@0e495086eb",
-	 .say = {L(BATCH) = "a smaller batch_size or patch_size in the plans file, or planned anew for this card: nnUNetv2_plan_experiment -gpu_memory_target",
+	 .say = {L(BATCH) = "a smaller batch_size or patch_size in the plans file (of version 2 planned anew for this card: nnUNetv2_plan_experiment -gpu_memory_target)",
 	  L(ADAPTER) = "",
 	  L(OPTIMIZER) = "",
 	  L(SHARD) = "",

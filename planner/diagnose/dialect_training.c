@@ -102,6 +102,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(LENGTH) = "max_length of the tokenizer lower (this changes what is learnt)",
 	  L(LOAD_HOST) = "dtype=torch.bfloat16 in from_pretrained (fp32 takes twice as much); with several processes fsdp_cpu_ram_efficient_loading or ZeRO-3, "
 	      "else each of them reads all weights",
+	  L(QUANT) = "the base in 4 bits: BitsAndBytesConfig(load_in_4bit=True) in from_pretrained (QLoRA)",
 	  L(ADAPTER) = "LoRA, or QLoRA with load_in_4bit (this changes what is learnt)",
 	  L(SCORES) = "attn_implementation=\"flash_attention_2\" or \"sdpa\" in from_pretrained: no matrix of length x length",
 	  L(LOAD) = "the base quantised (BitsAndBytesConfig(load_in_4bit=True)), or ZeRO-3 (TrainingArguments made before from_pretrained) or FSDP with cpu_ram_efficient_loading: without them every rank holds all weights",
@@ -144,6 +145,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(EVAL) = "do_causal_lm_eval: false, or fewer eval_causal_lm_metrics: they generate beside the training's states; eval_table_size: 0",
 	  L(EVAL_BATCH) = "eval_batch_size=1",
 	  L(MERGE) = "lora_on_cpu: true for axolotl merge-lora: merging needs no GPU",
+	  L(QUANT) = "load_in_4bit: true with adapter: qlora",
 	  L(ADAPTER) = "adapter: qlora, load_in_4bit: true (this changes what is learnt)"}},
 	{"llamafactory", "trainer", "LLaMA-Factory src/llamafactory/hparams", "hiyouga/LLaMA-Factory@ff6d4d12ee",
 	 .say = {L(BATCH) = "per_device_train_batch_size halved, gradient_accumulation_steps doubled",
@@ -223,6 +225,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(RECOMPUTE) = "--recompute-activations, or --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
 	  L(OPTIMIZER) = "--use-distributed-optimizer, --optimizer-cpu-offload, --use-precision-aware-optimizer",
 	  L(SHARD) = "more --tensor-model-parallel-size with --sequence-parallel, --pipeline-model-parallel-size or --context-parallel-size",
+	  L(SCORES) = "--recompute-activations: scores are not kept but computed again; --use-flash-attn (--attention-backend flash) makes none, on Ampere and later",
 	  L(LOGITS) = "chunk the loss over the sequence (--cross-entropy-loss-fusion; in NeMo RL logprob_chunk_size)",
 	  L(LENGTH) = "--seq-length lower (this changes what is learnt)",
 	  L(SAVE) = "--use-dist-ckpt (--ckpt-format torch_dist), each rank its shard",

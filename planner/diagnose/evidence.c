@@ -238,6 +238,16 @@ static void states(const struct oom_crash *c, struct oom_crash_answer *a)
 			 tried / gib, tried / 4e6, 3 * tried / gib);
 }
 
+/* Gradients of 4 bytes and two moments of 4, where the trained parameters are 32 bits: the most that they take. */
+static void trained_part(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a)
+{
+	char *const out = work == OOM_WORK_TRAINING && c->of_parameters > c->trained && c->trained > c->of_parameters / 10 ? evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "%.2f of %.2f B parameters are trained, %.0f %%, more than adapters are: their gradients and AdamW's states take up to 12 bytes each, %.1f GiB",
+			 (double)c->trained / 1e9, (double)c->of_parameters / 1e9, 100.0 * (double)c->trained / (double)c->of_parameters, 12.0 * (double)c->trained / 1073741824);
+}
+
 /* What a server's trial run or a TPU's tiles say by themselves. */
 static void by_counts(const struct oom_crash *c, struct oom_crash_answer *a)
 {
@@ -380,6 +390,7 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 	of_request(c, cause, a);
 	tokens(c, a);
 	states(c, a);
+	trained_part(c, work, a);
 	outside(c, cause, a);
 	listed_others(c, cause, a);
 	beyond_host(c, cause, a);

@@ -97,7 +97,7 @@ static uint64_t fix_by_levers(const struct oom_asked *q, struct oom_crash_answer
 		if (a->n_fix >= ENOUGH)
 			continue;
 		/* one array is no second copy of the weights; of the limit, all is said above */
-		if (oom_lever_is_set(c, l) || oom_lever_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && oom_host_array(c)) || (l == OOM_LEVER_HOST && oom_host_array_huge(c)) ||
+		if (oom_lever_is_set(c, l) || oom_lever_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && oom_host_array(c) && q->work != OOM_WORK_LOADING) || (l == OOM_LEVER_HOST && oom_host_array_huge(c)) ||
 		    (told && l == OOM_LEVER_HOST && !oom_lever_own(c, l)))
 			continue;
 		/* one piece that large was asked for by what the frames show: smaller, it needs none; where pieces are only perhaps
@@ -146,7 +146,7 @@ static void fix_by_pieces(const struct oom_asked *q, struct oom_crash_answer *a)
 {
 	const struct oom_crash *c = q->c;
 
-	if (q->cause != OOM_CAUSE_TOO_LARGE || !oom_stranded_enough(c) || oom_lever_is_set(c, OOM_LEVER_FRAGMENT))
+	if (q->cause != OOM_CAUSE_TOO_LARGE || oom_format_is(c, OOM_FORMAT_NO_AMP) || !oom_stranded_enough(c) || oom_lever_is_set(c, OOM_LEVER_FRAGMENT))
 		return;
 	if (a->n_fix == OOM_ANSWER_FIXES)
 		a->n_fix--;
@@ -259,7 +259,7 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	}
 	told_already = oom_fixes_of_text(&q, a);
 	told_already |= fix_by_levers(&q, a);
-	if (cause == OOM_CAUSE_HOST_RAM)
+	if (cause == OOM_CAUSE_HOST_RAM && !c->unified)
 		oom_fixes_host_behind(c, a);
 	if (of_memory_leaks(&q))
 		add(c, a, "", OOM_LEVER_LEAK);

@@ -59,7 +59,8 @@ bool oom_host_computed(const struct oom_crash *c)
 /* One of some GiB may be meant: behind the memory that it lacks. */
 void oom_fixes_host_behind(const struct oom_crash *c, struct oom_crash_answer *a)
 {
-	if (one_array(c, GIB) && !one_array(c, 8 * GIB))
+	/* a weight is as large as its model has it */
+	if (one_array(c, GIB) && !one_array(c, 8 * GIB) && oom_crash_work(c) != OOM_WORK_LOADING)
 		oom_fix_lever(c, a, "", OOM_LEVER_ARRAY);
 	if (oom_crash_work(c) == OOM_WORK_INFERENCE && oom_host_computed(c) && !one_array(c, GIB))
 		oom_fix_add(a, "", "smaller inputs, or each in pieces: what one of them makes, in full size and for all classes, has to fit the host's memory");

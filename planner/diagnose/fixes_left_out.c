@@ -66,7 +66,8 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	if (l == OOM_LEVER_SHARD && c->one_process && !c->sharded)
 		return true;
 	/* a device map puts layers where no training step reaches them */
-	if (l == OOM_LEVER_OFFLOAD && c->trains && !oom_lever_own(c, l) && oom_crash_work(c) == OOM_WORK_LOADING)
+	if (l == OOM_LEVER_OFFLOAD && !oom_lever_own(c, l) && (c->trains || oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS) &&
+	    (oom_crash_work(c) == OOM_WORK_LOADING || oom_crash_work(c) == OOM_WORK_SETUP))
 		return true;
 	/* adapters have next to no states, and a base of 4 bits has little to shard */
 	if (l == OOM_LEVER_SHARD && (c->set & OOM_SET(OOM_LEVER_ADAPTER)) && (c->set & OOM_SET(OOM_LEVER_QUANT)) && work_trains(c))

@@ -77,7 +77,7 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 	of_part(c, a);
 	/* what is held beyond the card are weights more often than a batch */
 	if (oom_overcommitted(c) && !computes(c) && !of_part_alone)
-		open_lever(c, a, "", OOM_LEVER_QUANT);
+		oom_fix_add(a, "", "less of what lies there throughout, not of the batch alone: a smaller model or its weights in 16 bits, or quantised to 8 or 4; data and images kept on the host");
 	/* nothing was held before: no batch grew, a model is too large for the card */
 	if (large && !of_part_alone && c->known[OOM_CRASH_ALLOCATED] && c->bytes[OOM_CRASH_ALLOCATED] < (uint64_t)1 << 26)
 		open_lever(c, a, "", OOM_LEVER_QUANT);
@@ -107,7 +107,7 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 		open_lever(c, a, "if it was not training: ", OOM_LEVER_NO_GRAD);
 	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
 		oom_fix_lever(c, a, "", OOM_LEVER_WATERMARK);
-	if (!oom_alone_too_large(c) && !computes(c) && !large)
+	if (!oom_alone_too_large(c) && !computes(c) && !large && !oom_overcommitted(c))
 		open_lever(c, a, "if the model was being loaded: ", says_both(c) ? OOM_LEVER_LOAD : OOM_LEVER_QUANT);
 	if (cause == OOM_CAUSE_UNKNOWN)
 		open_lever(c, a, "in any case: ", OOM_LEVER_OTHERS);

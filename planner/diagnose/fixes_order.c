@@ -95,6 +95,8 @@ static const enum oom_lever of_pictures[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(TILE)
 /* Several are drawn at once, by the line that ran or by an option: fewer of them cost nothing. */
 static const enum oom_lever of_many_pictures[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(CONTEXT), V(OFFLOAD), V(TILE), V(QUANT), V(ROOM));
 /* Frames show what was computed, and it was no loading. */
+static const enum oom_lever of_large_inputs[OOM_MAX_LEVERS] = DO(V(HOST), V(CONTEXT));
+static const enum oom_lever of_one_memory[OOM_MAX_LEVERS] = DO(V(QUANT), V(LESS));
 static const enum oom_lever of_pinned[OOM_MAX_LEVERS] = DO(V(PINNED), V(WORKERS), V(HOST));
 static const enum oom_lever of_host_inputs[OOM_MAX_LEVERS] = DO(V(HOST));
 static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
@@ -241,9 +243,15 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 {
 	if (oom_format_of(c)->first[0])
 		return oom_format_of(c)->first;
+	/* what the card's programs do with less of is what the host has more of */
+	if (cause == OOM_CAUSE_HOST_RAM && c->unified)
+		return of_one_memory;
 	/* the refusal names what to do without */
 	if (cause == OOM_CAUSE_HOST_RAM && c->pinned && work == OOM_WORK_DATA && !oom_lever_own(c, OOM_LEVER_WORKERS))
 		return of_pinned;
+	/* one volume, picture or recording after the other: what it makes fills the host, no model does */
+	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_INFERENCE && !c->language && oom_task_dialect(c))
+		return of_large_inputs;
 	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_INFERENCE && oom_host_computed(c))
 		return of_host_inputs;
 	if (cause == OOM_CAUSE_KV_CACHE && oom_format_is(c, OOM_FORMAT_BUDGET) && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))

@@ -130,7 +130,9 @@ uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a
 	fix_one_request(q, part, a);
 	if (of_memory && engine)
 		oom_fix_lever(c, a, "", OOM_LEVER_ROOM);
-	if (cause == OOM_CAUSE_HOST_RAM)
+	if (cause == OOM_CAUSE_HOST_RAM && c->unified)
+		oom_fix_add(a, "", "free the one memory that both use: close the desktop and other programs (tegrastats, free -m); swap does not help the card's part");
+	else if (cause == OOM_CAUSE_HOST_RAM)
 		oom_fixes_host(c, a);
 	/* a limit that somebody set: of the host's memory, or of a pool */
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)

@@ -47,6 +47,9 @@ static const struct {
 	{"_multi_tensor_", 0, OOM_PART_TEMPORARIES, 0},
 	{"_single_tensor_", 0, OOM_PART_STATES, 0},
 	{"exp_avg", 0, OOM_PART_STATES, 0},
+	/* Megatron's and apex's fp32 copies of 16-bit weights */
+	{"main_param", 0, OOM_PART_STATES, 0},
+	{"master_param", 0, OOM_PART_STATES, 0},
 	{"reduce_bucket_size", 0, OOM_PART_BUCKET, 0},
 	{"all_gather", 0, OOM_PART_GATHERED, 0},
 	{"wait_for_unshard", 0, OOM_PART_GATHERED, 0},

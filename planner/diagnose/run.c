@@ -187,6 +187,17 @@ static bool of_sentence(const char *from, const char *name)
 	return false;
 }
 
+/* "Total steps = 60", "Gradient Accumulation steps = 4": how many there are, not how far it came. */
+static bool of_total(const char *from, const char *name)
+{
+	static const char *const before[] = {"otal ", "ccumulation ", "max ", "Max "};
+
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
+		if ((size_t)(name - from) >= strlen(before[i]) && !memcmp(name - strlen(before[i]), before[i], strlen(before[i])))
+			return true;
+	return false;
+}
+
 /* ---- lines ---- */
 
 static void line(struct oom_run_reader *r, const char *from, const char *end)
@@ -218,6 +229,8 @@ static void line(struct oom_run_reader *r, const char *from, const char *end)
 			if (!oom_run_value_of(p, end) || of_option(from, name))
 				continue;
 			what = oom_run_about(name, (size_t)(p - name));
+			if (what == OOM_RUN_STEP && of_total(from, name))
+				continue;
 			if ((what == OOM_RUN_STEP) == !pass && !(what == OOM_RUN_MEMORY && of_sentence(from, name)))
 				oom_run_figure(r, name, (size_t)(p - name), p, end);
 		}

@@ -134,6 +134,45 @@ static bool trains_vocabulary(const char *begin, const char *end)
 	return false;
 }
 
+/* "1,361,753,856 of", "41943040 ||": digits with their separators. */
+static double counted(const char *p, const char *end, const char **after)
+{
+	double v = 0;
+
+	for (; p < end && (isdigit((unsigned char)*p) || *p == ',' || *p == '_'); p++)
+		v = isdigit((unsigned char)*p) ? v * 10 + (*p - '0') : v;
+	*after = p;
+	return v;
+}
+
+/* How many parameters are trained, of how many: PEFT's print_trainable_parameters(), Unsloth's banner. */
+static void count_trained(struct oom_crash *c, const char *begin, const char *end)
+{
+	static const struct {
+		const char *trained, *all;
+	} lines[] = {{"rainable params: ", "|| all params: "}, {"rainable parameters = ", " of "}, {"umber of trainable parameters = ", ""}};
+
+	for (size_t i = 0; i < COUNT(lines) && !c->trained; i++) {
+		const char *const p = oom_text_find(begin, end, lines[i].trained), *all, *after;
+		double n;
+
+		if (!p)
+			continue;
+		n = counted(p + strlen(lines[i].trained), end, &after);
+		all = *lines[i].all ? oom_text_find(after, oom_line_end(after, end), lines[i].all) : NULL;
+		if (n < 1 || n > 1e15)
+			continue;
+		c->trained = (uint64_t)n;
+		c->of_parameters = all ? (uint64_t)counted(all + strlen(lines[i].all), end, &after) : 0;
+	}
+	/* who counts one of both trains all, as a rule; a part of the whole is adapters */
+	if (c->of_parameters > c->trained)
+		c->set |= OOM_SET(OOM_LEVER_ADAPTER);
+	/* adapters are hundredths: a tenth and more are layers that are trained whole beside them */
+	if (c->of_parameters > c->trained && c->trained > c->of_parameters / 10 && c->trained < c->of_parameters / 10 * 8)
+		oom_told_note(c, "modules_to_save", "modules_to_save", strlen("modules_to_save"), "");
+}
+
 static bool alphabetic(char ch)
 {
 	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z');
@@ -270,6 +309,7 @@ void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *e
 	layers(c, begin, end);
 	if (trains_vocabulary(begin, end))
 		oom_told_note(c, "modules_to_save", "modules_to_save", strlen("modules_to_save"), "");
+	count_trained(c, begin, end);
 	if (speaks_of_lora(begin, end))
 		c->set |= OOM_SET(OOM_LEVER_ADAPTER);
 	c->several = loads_several(begin, end);

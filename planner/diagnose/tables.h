@@ -131,6 +131,7 @@ struct oom_cause_rule {
 	const char *evidence;
 	bool more;
 	bool pinned;            /* page-locked memory */
+	bool unified;           /* one memory of the host's and the card's */
 	unsigned wording;       /* of the format, any of these traits; 0: any */
 };
 /* Each ends with a NULL evidence. Of messages that name their cause; of those that leave it open, when no

@@ -53,6 +53,26 @@ static const struct {
 	{"own", " 0%|  | 0/16700 [00:00<?, ?it/s]" TRACE AT("deepspeed_7b_finetune.py", "main", "trainer.train()")
 		AT("/l/transformers/trainer.py", "compute_loss", "outputs = model(**inputs)") NEW("2.40 GiB", "39.40 GiB", "1.00 GiB", "37.80 GiB", "200.00 MiB"), 6,
 	 "LoRA", NULL, "if all are trained", "7e9 x 16 bytes; the first step has shown nothing yet"},
+	{"unsloth#3373", "\"-____-\"     Trainable parameters = 1,361,753,856 of 5,661,833,328 (24.05% trained)\n" TRACE AT("/l/unsloth/trainer.py", "train", "trainer.train()")
+			 AT("/l/bitsandbytes/optim/optimizer.py", "init_state", "state[\"state1\"] = self.get_state_buffer(p)") NEW("640.00 MiB", "14.74 GiB", "320.00 MiB", "13.90 GiB", "300.00 MiB"), 1,
+	 "without embed_tokens and lm_head", NULL, "24 %, more than adapters are: their gradients and AdamW's states take up to 12 bytes each, 15.2 GiB", "1.36e9 x 12 bytes"},
+	{"own", "trainable params: 20,971,520 || all params: 7,262,703,616 || trainable%: 0.2888\n" TRACE AT("own.py", "<module>", "trainer.train()")
+		AT("/l/transformers/trainer.py", "training_step", "self.accelerator.backward(loss)") NEW("640.00 MiB", "14.74 GiB", "320.00 MiB", "13.90 GiB", "300.00 MiB"), 6,
+	 "", "embed_tokens", NULL, "three thousandths are adapters alone"},
+	{"LLaMA-Megatron#1", TRACE AT("/w/megatron/training.py", "setup_model_and_optimizer", "optimizer = get_megatron_optimizer(model)")
+			     AT("/w/megatron/optimizer/optimizer.py", "__init__", "main_param = param.detach().clone().float()") OLD("136.00 MiB", "39.39 GiB", "38.20 GiB", "53.00 MiB", "38.40 GiB"), 1,
+	 "--use-distributed-optimizer", "device_map", "the optimizer's states", "fp32 copies of the weights"},
+	{"Megatron-LM#525", TRACE AT("/w/megatron/training.py", "train_step", "losses = f(b)") AT("/w/megatron/model/transformer.py", "forward", "attention_probs = self.scale_mask_softmax(attention_scores, attention_mask)")
+			    OLD("786.00 MiB", "31.74 GiB", "28.80 GiB", "570.00 MiB", "29.40 GiB"), 1,
+	 "--recompute-activations", "scaled_dot_product_attention", NULL, "in the program's own words"},
+	{"own", "   Gradient Accumulation steps = 4\n   Total batch size = 8 | Total steps = 60\n" TRACE AT("own.py", "<module>", "trainer.train()")
+		AT("/l/transformers/trainer.py", "training_step", "self.accelerator.backward(loss)") NEW("640.00 MiB", "14.74 GiB", "320.00 MiB", "13.90 GiB", "300.00 MiB"), 1,
+	 "per_device_train_batch_size", "longest", NULL, "how many steps there are to be is none that went through"},
+	{"unsloth#3113", "---> 20 model = FastModel.from_pretrained(\nNvMapMemAllocInternalTagged: 1075072515 error 12\nRuntimeError: CUDA error: out of memory\n", 1,
+	 "one memory that both use", "second copy", NULL, "what the card takes is the host's"},
+	{"LMFlow#90", TRACE AT("own.py", "<module>", "m = AutoModelForCausalLM.from_pretrained(p)") AT("/l/transformers/models/llama/modeling_llama.py", "__init__", "self.lm_head = nn.Linear(d, v)")
+		      "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4009910272 bytes. Error code 12 (Cannot allocate memory)\n", 1,
+	 "dtype=torch.bfloat16", "shape first", NULL, "a weight is as large as its model has it"},
 	/* ---- order ---- */
 	{"oom_traces_2 113", AT("/l/torch/utils/data/_utils/pin_memory.py", "pin_memory", "return data.pin_memory(device)") "RuntimeError: CUDA error: out of memory\n", 1,
 	 "pin_memory=False", NULL, NULL, "the refusal names what to do without"},
