@@ -135,6 +135,8 @@ struct oom_crash {
 	int64_t first_dimension;                /* of the shape of three and more that was refused; 0: none is given */
 	bool text_array;                        /* NumPy's of text, each entry as wide as the longest */
 	bool pairs;                             /* that shape is square: everything of so many against everything */
+	bool wide;                              /* its numbers have 8 bytes, where NumPy's default was taken */
+	bool kernel;                            /* that shape is one of a convolution's weights */
 	int64_t matrix[2];                      /* of a shape of two; 0: none is given */
 	int64_t image[2];                       /* height and width, where that shape is one of images; 0: it is not */
 	bool mapped;                            /* accelerate's device_map lays its layers over several cards */
@@ -160,6 +162,7 @@ struct oom_crash {
 	bool several;                           /* models are loaded one after the other, or beside one another */
 	bool stepped;                           /* a training's bar has counted two steps and more: what it holds throughout fits */
 	bool notebook;                          /* the code ran in a notebook's cells */
+	bool amd;                               /* words of AMD's runtime stand in the text */
 	bool unified;                           /* the host and the card share the memory that ran out */
 	bool pinned;                            /* pinned (page-locked) host memory was refused */
 	uint64_t ooms, retries;                 /* from a memory_summary() table */

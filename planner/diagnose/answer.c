@@ -40,6 +40,10 @@ static const char *printed(const struct oom_crash *c, enum oom_crash_number k, c
 
 	if (!c->known[k] || !*text)
 		return NULL;
+	if (strchr(text, '[') && c->bytes[k] < 1 << 20) {
+		snprintf(buf, size, "%.1f KiB (%s)", (double)c->bytes[k] / 1024, text);
+		return buf;
+	}
 	if ((!strpbrk(text, "KMGT") || strstr(text, "kB") || strchr(text, '[')) && c->bytes[k] >= 1 << 20) {
 		const char *const from = strstr(text, "rss:") ? strstr(text, "rss:") + 4 : text;
 

@@ -250,6 +250,8 @@ void oom_fixes_on_device(const struct oom_crash *c, struct oom_crash_answer *a);
 bool oom_overcommitted(const struct oom_crash *c);
 /* The text shows more cards than one that work together: a rank, an engine that shards, a second card. */
 bool oom_several_cards(const struct oom_crash *c);
+/* fixes_left_out.c: what others hold, if they do, would have been enough. */
+bool oom_others_perhaps(const struct oom_crash *c);
 /* Next to nothing was asked of a card that is full, and nothing says whose it is. */
 bool oom_full_of_unknown(const struct oom_crash *c);
 const char *oom_lever_in(const char *dialect, const char *runtime, enum oom_lever lever);

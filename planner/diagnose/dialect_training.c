@@ -29,7 +29,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(CONTEXT) = "shorter inputs or fewer new tokens, smaller images",
 	  L(KV) = "a smaller or quantised KV cache",
 	  L(ROOM) = "",
-	  L(GRAPHS) = "record fewer CUDA graphs, they keep their pools",
+	  L(GRAPHS) = "record fewer CUDA graphs, they keep their pools (torch.compile without mode=\"reduce-overhead\", fewer shapes)",
 	  L(QUANT) = "load the weights in 16 bits, or quantised to 8 or 4 bits",
 	  L(SPREAD) = "spread the weights over more GPUs (device_map=\"auto\", tensor parallelism)",
 	  L(OFFLOAD) = "keep part of the weights in the host's memory (device_map=\"auto\" with max_memory)",

@@ -57,8 +57,8 @@ static void listed_others(const struct oom_crash *c, enum oom_cause cause, struc
 	if (cause != OOM_CAUSE_TOO_LARGE || !listed || !c->known[OOM_CRASH_TRIED] || away < missing || away < gib / 4)
 		return;
 	if (small_equals(c) && (out = evidence_slot(a))) {
-		snprintf(out, sizeof(a->evidence[0]), "%zu processes hold %.0f MiB each, as much as a CUDA context: ranks of this run that opened this card, too (torch.cuda.set_device(local_rank) first keeps "
-			 "them off it)", small_equals(c), (double)smallest(c) / 1048576);
+		snprintf(out, sizeof(a->evidence[0]), "%zu processes hold %.0f MiB each, as much as a CUDA context: %s", small_equals(c), (double)smallest(c) / 1048576,
+			 c->trains || oom_several_cards(c) ? "ranks of this run that opened this card, too (torch.cuda.set_device(local_rank) first keeps them off it)" : "they opened the card and hold nothing else there");
 		return;
 	}
 	if ((out = evidence_slot(a)) != NULL)
@@ -115,8 +115,10 @@ static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *
 /* What an optimizer computes has the shape of a weight. */
 static void of_weight(const struct oom_crash *c, struct oom_crash_answer *a)
 {
-	char *const out = c->matrix[0] && oom_runtime_is(c, OOM_RUNTIME_GRAPH) && c->phase == OOM_CRASH_OPTIMIZER ? evidence_slot(a) : NULL;
+	char *const out = c->matrix[0] && oom_runtime_is(c, OOM_RUNTIME_GRAPH) && c->phase == OOM_CRASH_OPTIMIZER ? evidence_slot(a) : NULL, *kernel;
 
+	if (c->kernel && oom_runtime_is(c, OOM_RUNTIME_GRAPH) && (kernel = evidence_slot(a)) != NULL)
+		snprintf(kernel, sizeof(a->evidence[0]), "that shape is one of a convolution's weights, rows and columns of its kernel first: a model, its gradients or states are made, whatever the batch");
 	if (out)
 		snprintf(out, sizeof(a->evidence[0]), "that shape is one layer's weight: %" PRId64 " x %" PRId64 " are %.1f MiB in fp32, its gradient and Adam's two moments three times as much beside it, whatever the batch",
 			 c->matrix[0], c->matrix[1], 4.0 * (double)c->matrix[0] * (double)c->matrix[1] / 1048576);

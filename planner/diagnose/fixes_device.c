@@ -56,6 +56,8 @@ void oom_fixes_on_device(const struct oom_crash *c, struct oom_crash_answer *a)
 			replace(a->fix[i], sizeof(a->fix[0]), " (torch.cuda.amp before PyTorch 1.10)", "");
 		if (device)
 			of_device(device, a->fix[i], sizeof(a->fix[0]));
+		if (c->amd)
+			replace(a->fix[i], sizeof(a->fix[0]), "nvidia-smi", "rocm-smi");
 		if (c->before_bf16)
 			of_old_card(a->fix[i], sizeof(a->fix[0]));
 	}

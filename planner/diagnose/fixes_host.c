@@ -37,6 +37,8 @@ void oom_fixes_host(const struct oom_crash *c, struct oom_crash_answer *a)
 		oom_fix_lever(c, a, "", OOM_LEVER_CONTEXT);
 	if (c->text_array)
 		oom_fix_add(a, "", "dtype=object, or a list: an array of fixed-width text gives every entry the width of the longest");
+	if (c->wide && oom_own_script(c) && one_array(c, GIB / 4) && !oom_host_array_huge(c))
+		oom_fix_add(a, "", "numbers of 4 bytes (dtype float32, int32) in place of NumPy's 8: the array, and those like it before, take half");
 	if (one_array(c, GIB) && c->pairs)
 		oom_fix_add(a, "", "a sparse form of that matrix (scipy.sparse), or a block of its rows at a time; of half as many things it takes a quarter");
 	/* who knows what the array is says how it gets smaller */

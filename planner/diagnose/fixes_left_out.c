@@ -37,11 +37,21 @@ bool oom_several_cards(const struct oom_crash *c)
 	return c->rank >= 0 || c->sharded || c->splits || c->cards > 1 || c->gpu_index > 0;
 }
 
-/* A 256th of the card, by a judgement: whatever the process is about needs more. */
+/* What is neither free nor PyTorch's would have been enough, but for a context and its libraries (a judgement: 0.75 GiB). */
+bool oom_others_perhaps(const struct oom_crash *c)
+{
+	bool listed;
+	const uint64_t away = oom_card_outside(c, &listed), context = (uint64_t)3 << 28;
+
+	return !listed && oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_FREE] && (c->known[OOM_CRASH_ALLOCATED] || c->known[OOM_CRASH_PROCESS]) &&
+	       oom_shortage(c) && away > c->bytes[OOM_CRASH_TOTAL] / 8 && away > context + oom_shortage(c) && !oom_alone_too_large(c);
+}
+
+/* A 512th of the card, by a judgement: whatever the process is about needs more. */
 bool oom_full_of_unknown(const struct oom_crash *c)
 {
 	return oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_FREE] && c->known[OOM_CRASH_TRIED] && !c->known[OOM_CRASH_ALLOCATED] && !c->known[OOM_CRASH_PROCESS] &&
-	       !c->n_processes && c->bytes[OOM_CRASH_TRIED] < c->bytes[OOM_CRASH_TOTAL] / 256 && c->bytes[OOM_CRASH_FREE] < c->bytes[OOM_CRASH_TOTAL] / 256;
+	       !c->n_processes && c->bytes[OOM_CRASH_TRIED] < c->bytes[OOM_CRASH_TOTAL] / 512 && c->bytes[OOM_CRASH_FREE] < c->bytes[OOM_CRASH_TOTAL] / 256;
 }
 
 static bool work_trains(const struct oom_crash *c)
@@ -99,7 +109,7 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	if (oom_few_tokens(c) && (l == OOM_LEVER_REQUESTS || l == OOM_LEVER_CONTEXT || l == OOM_LEVER_KV))
 		return true;
 	/* images of one size have no longest */
-	if (l == OOM_LEVER_LONGEST && !c->language && !oom_lever_own(c, l) && c->task != OOM_TASK_AUDIO)
+	if (l == OOM_LEVER_LONGEST && cause != OOM_CAUSE_LONGEST_BATCH && !c->language && !oom_lever_own(c, l) && c->task != OOM_TASK_AUDIO)
 		return true;
 	/* no linear layers of a language model to put them on */
 	if (l == OOM_LEVER_ADAPTER && !c->language && !c->parameters && !oom_lever_own(c, l))

@@ -96,6 +96,7 @@ static const enum oom_lever of_pictures[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(TILE)
 static const enum oom_lever of_many_pictures[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(CONTEXT), V(OFFLOAD), V(TILE), V(QUANT), V(ROOM));
 /* Frames show what was computed, and it was no loading. */
 static const enum oom_lever of_large_inputs[OOM_MAX_LEVERS] = DO(V(HOST), V(CONTEXT));
+static const enum oom_lever of_pools[OOM_MAX_LEVERS] = DO(V(GRAPHS), V(FRAGMENT), V(LESS));
 static const enum oom_lever of_one_memory[OOM_MAX_LEVERS] = DO(V(QUANT), V(LESS));
 static const enum oom_lever of_pinned[OOM_MAX_LEVERS] = DO(V(PINNED), V(WORKERS), V(HOST));
 static const enum oom_lever of_host_inputs[OOM_MAX_LEVERS] = DO(V(HOST));
@@ -256,6 +257,9 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 		return of_host_inputs;
 	if (cause == OOM_CAUSE_KV_CACHE && oom_format_is(c, OOM_FORMAT_BUDGET) && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))
 		return of_no_blocks;
+	/* idle, but in the pools of recorded graphs: no setting of the allocator joins those */
+	if (cause == OOM_CAUSE_FRAGMENTATION && c->bytes[OOM_CRASH_PRIVATE_POOL] > c->bytes[OOM_CRASH_TRIED] && oom_lever_of(c, OOM_LEVER_GRAPHS))
+		return of_pools;
 	/* in its model, not where outputs are joined */
 	if (cause == OOM_CAUSE_EVAL_LOGITS && c->cause[0].confidence < 0.8)
 		return of_evaluations;

@@ -30,6 +30,8 @@ static void fix_before_all(const struct oom_asked *q, struct oom_crash_answer *a
 		oom_fix_add(a, "", "a card of its own for each rank: torch.cuda.set_device(local_rank) before init_process_group(), and CUDA_VISIBLE_DEVICES without cards that others use (nvidia-smi)");
 	if (of_memory && oom_full_of_unknown(c) && q->work != OOM_WORK_TRAINING)
 		oom_fix_lever(c, a, "the text does not say who fills the card: ", OOM_LEVER_OTHERS);
+	if (of_memory && oom_others_perhaps(c) && c->bytes[OOM_CRASH_ALLOCATED] < c->bytes[OOM_CRASH_TOTAL] / 4)
+		oom_fix_lever(c, a, "most of the card is not this program's: ", OOM_LEVER_OTHERS);
 	if (of_memory && c->moved_whole)
 		oom_fix_add(a, "", "leave out .to(\"cuda\") before enable_model_cpu_offload(): it puts every part on the card at once; the offload moves each part there when it runs");
 	if (of_memory && c->mapped && q->work == OOM_WORK_INFERENCE)

@@ -66,7 +66,10 @@ static const struct oom_format formats[] = {
 		"lets it pass; releases that know GGML_SYCL_ENABLE_LEVEL_ZERO ask for that themselves); ZES_ENABLE_SYSMAN=1 lets llama.cpp see how much is free"),
 	ROW("trtllm-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("turbomind-cuda-error", OOM_FORMAT_BARE, 0, NULL, NULL),
-	ROW("cublas-", OOM_FORMAT_BARE, 0, NULL, NULL),
+	/* kernels run behind the calls: what an index did out of range is told by whoever asks next (CUDA_LAUNCH_BLOCKING in PyTorch's notes on CUDA) */
+	ROW("cublas-", OOM_FORMAT_BARE, 0, NULL,
+	    .settle = "the same step with CUDA_LAUNCH_BLOCKING=1, or on the CPU: an index out of range (labels beyond the number of classes, tokens beyond the embedding) ends "
+		"in this error, too; if it passes there, nvidia-smi while it runs says whether the card was full"),
 	ROW("cudnn-", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("cusolver-", OOM_FORMAT_BARE, 0, NULL, NULL),
 	ROW("cusparse-", OOM_FORMAT_BARE, 0, NULL, NULL),

@@ -103,6 +103,9 @@ static struct oom_span code_of(const char *frame, const char *p, const char *to)
 	/* a launcher's rank, Rich's box, the arrow and number of the line */
 	if (stop - p > 7 && !memcmp(p, "[rank", 5) && memchr(p, ' ', (size_t)(stop - p)))
 		p = memchr(p, ' ', (size_t)(stop - p));
+	/* a box behind what a launcher put before it: the line below its frame is blank, or of another line's code */
+	if (oom_text_find(frame, oom_line_end(frame, to), "\xe2\x94\x82") && oom_text_find(p, stop, "\xe2\x94\x82"))
+		return (struct oom_span){p, p};
 	p = past_marks(p, stop);
 	if (p < stop && digit(*p) && digits_end(p, stop) < stop && *digits_end(p, stop) == ' ')
 		p = past_marks(digits_end(p, stop), stop);

@@ -47,15 +47,20 @@ const struct oom_part *oom_part_of(const struct oom_crash *c)
 	return &parts[c->part];
 }
 
-/* The two innermost frames: four lines, and the markers of columns below them. */
+/* The two innermost frames: four lines, and the markers of columns below them; since Python 3.13 a call of many lines is shown
+ * with its first and last ("...<5 lines>..."), and goes on up to the line that names its frame. */
 static const char *innermost(const char *begin, const char *line)
 {
 	const char *from = line;
+	bool folded = false;
+	int frames = 0;
 
-	for (int n = 0; n < 4 && from > begin && line - from < 1200;) {
+	for (int n = 0; (n < 4 || (folded && frames < 2 && n < 20)) && from > begin && line - from < 1500;) {
 		const char *const to = from - 1, *const at = oom_line_begin(begin, to);
 
 		n += !oom_text_find(at, to, "^^") && !oom_text_find(at, to, "~~");
+		folded |= oom_text_find(at, to, " lines>...") != NULL;
+		frames += oom_text_find(at, to, "File \"") != NULL;
 		from = at;
 	}
 	return from;
@@ -138,12 +143,18 @@ static bool moves(const char *begin, const char *end, const char *const *names)
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, calls[i])); p++) {
-			const char *q = p;
+			const char *q = p, *end_of_name = p;
 
 			while (q > begin && (isalnum((unsigned char)q[-1]) || q[-1] == '_'))
 				q--;
+			/* "weight.data": a tensor's own storage is named by what holds it */
+			if (p - q == 4 && !memcmp(q, "data", 4) && q > begin && q[-1] == '.') {
+				end_of_name = q - 1;
+				for (q = end_of_name; q > begin && (isalnum((unsigned char)q[-1]) || q[-1] == '_');)
+					q--;
+			}
 			for (size_t k = 0; names[k]; k++)
-				if (strlen(names[k]) == (size_t)(p - q) && !memcmp(names[k], q, (size_t)(p - q)))
+				if (strlen(names[k]) == (size_t)(end_of_name - q) && !memcmp(names[k], q, (size_t)(end_of_name - q)))
 					return true;
 		}
 	return false;
@@ -152,7 +163,7 @@ static bool moves(const char *begin, const char *end, const char *const *names)
 /* What models are given, and what holds weights, as programs name them. */
 static const char *const inputs[] = {"input", "inputs", "batch", "data", "image", "images", "img", "imgs", "x", "points", "frames", "video", "target", "targets", "label", "labels", "sample",
 				     "samples", "audio", "waveform", "pixel_values", "features", "voxels", "coords", NULL},
-			 *const models[] = {"model", "pipe", "pipeline", "net", "unet", "vae", "transformer", "encoder", "text_encoder", "network", "module", NULL};
+			 *const models[] = {"model", "pipe", "pipeline", "net", "unet", "vae", "transformer", "encoder", "text_encoder", "network", "module", "weight", "weights", "param", "params", "parameter", NULL};
 
 /* The end of a name with its dots: "x.features". */
 static const char *name_end(const char *p, const char *end)

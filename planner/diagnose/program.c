@@ -114,7 +114,7 @@ static const struct oom_program programs[] = {
 	{"monai", "MONAI", OOM_ACTIVITY_EITHER, "monai", {"@monai", "sliding_window_inference", "MONAI", "monailabel", "MONAILabel", "SwinUNETR"}, NULL, {NULL}},
 	{"nnunet", "nnU-Net", OOM_ACTIVITY_EITHER, "nnunet", {"@nnunetv2", "@nnunet", "@batchgenerators", "nnUNet", "Prediction on device was unsuccessful"}, NULL, {NULL}},
 	{"spacy", "spaCy", OOM_ACTIVITY_EITHER, "spacy", {"@spacy", "@spacy_transformers"}, NULL, {NULL}},
-	{"fairseq", "fairseq", OOM_ACTIVITY_TRAINS, "fairseq", {"@fairseq", "fairseq.trainer", "fairseq_cli", "fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-hydra-train"}, NULL, {NULL}},
+	{"fairseq", "fairseq", OOM_ACTIVITY_TRAINS, "fairseq", {"@fairseq", "fairseq.trainer", "fairseq_cli", "fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-hydra-train", "attempting to recover from OOM in forward/backward pass"}, NULL, {NULL}},
 	{"lightning", "Lightning", OOM_ACTIVITY_EITHER, "lightning",
 	 {"@pytorch_lightning", "@lightning", "@lightning_fabric", "LightningModule"}, NULL, {NULL}},
 	/* its launcher and its memory reports, where no frame says whose training it is */

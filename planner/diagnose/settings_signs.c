@@ -17,6 +17,9 @@ static const struct {
 	{"peft/tuners/lora", OOM_LEVER_ADAPTER},
 	{"finetune/lora.py", OOM_LEVER_ADAPTER},
 	{"lora.yaml", OOM_LEVER_ADAPTER},
+	/* "train_lora_qwen.py", "run_lora.sh": what a script is for */
+	{"_lora_", OOM_LEVER_ADAPTER},
+	{"_lora.", OOM_LEVER_ADAPTER},
 	{"train_network.py", OOM_LEVER_ADAPTER},
 	{"peft/peft_model.py", OOM_LEVER_ADAPTER},
 	{"get_peft_model(", OOM_LEVER_ADAPTER},
@@ -310,6 +313,7 @@ void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *e
 	if (trains_vocabulary(begin, end))
 		oom_told_note(c, "modules_to_save", "modules_to_save", strlen("modules_to_save"), "");
 	count_trained(c, begin, end);
+	c->amd = oom_text_find(begin, end, "rocm") || oom_text_find(begin, end, "ROCm") || oom_text_find(begin, end, "hipError") || oom_text_find(begin, end, "HIP_ERROR") || oom_text_find(begin, end, "hipMalloc");
 	if (speaks_of_lora(begin, end))
 		c->set |= OOM_SET(OOM_LEVER_ADAPTER);
 	c->several = loads_several(begin, end);

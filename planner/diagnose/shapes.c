@@ -48,8 +48,10 @@ void oom_number_of_tf_shape(struct oom_crash *c, const char *at, const char *end
 		c->matrix[1] = (int64_t)d[1];
 	}
 	/* the weights of a convolution: rows and columns of its kernel first */
-	if (dimensions == 4 && d[0] <= 11 && d[0] == d[1])
+	if (dimensions == 4 && d[0] <= 11 && d[0] == d[1]) {
 		first = 0;
+		c->kernel = true;
+	}
 	if (dimensions > 2 && first >= 1 && first < 1e9)
 		c->first_dimension = (int64_t)first;
 	type = oom_text_find(p, end, "type ");
@@ -98,6 +100,8 @@ void oom_number_of_numpy_shape(struct oom_crash *c, const char *at, const char *
 	/* one image has its colours last */
 	if (dimensions > 1 && first >= 2 && first < 1e12 && !(dimensions == 3 && last <= 4))
 		c->first_dimension = (int64_t)first;
+	type = oom_text_find(p, end, "data type ");
+	c->wide = type && (!strncmp(type + 10, "float64", 7) || !strncmp(type + 10, "complex128", 10) || !strncmp(type + 10, "int64", 5));
 	c->pairs = c->first_dimension && dimensions == 2 && first == last;
 	if (c->known[OOM_CRASH_TRIED])
 		return;

@@ -102,7 +102,27 @@ static const struct {
 	{"sglang#465", TRACE AT("/l/sglang/srt/models/llama2.py", "__init__", "self.p = MergedColumnParallelLinear(n)") AT("/l/vllm/model_executor/layers/linear.py", "create_weights", "w = torch.empty(n)")
 		       "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU \n", 1,
 	 "--tp", "tensor_parallel_size", NULL, "vLLM's layers inside of SGLang"},
+	{"oom_traces 008", AT("/l/segmentation_models_pytorch/unet/decoder.py", "forward", "x = torch.cat([x, skip], dim=1)") OLD("36.00 MiB", "2.00 GiB", "230.00 MiB", "0 bytes", "260.00 MiB"), 1,
+	 "nvidia-smi", NULL, NULL, "1.75 of 2 GiB are not this program's"},
+	{"oom_traces 015", AT("/l/torch/autograd/__init__.py", "backward", "allow_unreachable=True)") OLD("844.00 MiB", "14.76 GiB", "9.70 GiB", "500.00 MiB", "10.15 GiB"), 5,
+	 "if another program holds", NULL, NULL, "4.1 GiB beside PyTorch's, for want of 344 MiB"},
+	{"oom_traces_2 023", "OutOfMemoryError: CUDA out of memory. Tried to allocate 10.70 GiB. GPU 0 has a total capacity of 47.53 GiB of which 7.80 GiB is free. Of the allocated memory 20.50 GiB is allocated by "
+			     "PyTorch, with 12.00 GiB allocated in private pools (e.g., CUDA Graphs), and 18.60 GiB is reserved by PyTorch but unallocated.\n", 1,
+	 "fewer CUDA graphs", NULL, NULL, "idle memory of recorded graphs is joined by no setting"},
+	{"oom_traces_2 086", "E tensorflow/stream_executor/rocm/rocm_driver.cc:601] failed to allocate 7.35G (7889485824 bytes) from device: hipError_t(1002)\n", 1, "rocm-smi", "nvidia-smi", NULL, "an AMD card"},
+	{"oom_traces_2 013", "[rank2]:   File \"/l/torch/nn/functional.py\", line 3504, in cross_entropy\n[rank2]:     return torch._C._nn.cross_entropy_loss(\n[rank2]:            ~~~~~~~~~~~~~~~~^\n[rank2]:         input,\n"
+			     "[rank2]:         ^^^^^^\n[rank2]:     ...<5 lines>...\n[rank2]:     )\n[rank2]:     ^\n[rank2]: " NEW("18.80 GiB", "39.38 GiB", "280.00 MiB", "35.60 GiB", "2.30 GiB")
+			     "[rank0]:   File \"/u/train_lora_qwen.py\", line 340, in <module>\n", 1,
+	 "logits of the whole batch", "8-bit", "the logits", "a call that Python 3.13 shows over many lines; a script of LoRA has small states"},
+	{"oom_traces 012", "| WARNING: attempting to recover from OOM in forward/backward pass\n| WARNING: OOM in all workers, skipping update\n" OLD("62.00 MiB", "15.90 GiB", "14.60 GiB", "10.00 MiB", "15.20 GiB"), 1,
+	 "--max-source-positions", NULL, NULL, "only some batches do not fit: the longest"},
+	{"oom_traces 031", AT("/h/custom_offloading_utils.py", "weighs_to_device", "module.weight.data = module.weight.data.to(device)") "RuntimeError: CUDA error: out of memory\n", 6,
+	 "", "shorter inputs", "asked for by weights", "a weight's data are no data"},
+	{"oom_traces_2 107", "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 1.61 GiB for an array with shape (753, 536, 536) and data type float64\n", 1,
+	 "dtype float32", NULL, NULL, "NumPy's default takes twice as much"},
 	/* ---- sizes that say what they are ---- */
+	{"oom_traces_2 055", "ResourceExhaustedError: OOM when allocating tensor with shape[3,3,2560,1280] and type float on device:GPU:0 by allocator GPU_0_bfc [Op:AddV2]\n", 6,
+	 "", NULL, "convolution's weights", "a kernel of 3 x 3, no image"},
 	/* 8.52 x 2^30 / 4 = 2287 M, three times 8.52 */
 	{"DeepSpeed#237", TRACE AT("/l/deepspeed/pt/deepspeed_zero_optimizer.py", "initialize_optimizer_states", "self.optimizer.step()")
 			  AT("/l/apex/optimizers/fused_adam.py", "step", "state['exp_avg'] = torch.zeros_like(p.data)") OLD("8.52 GiB", "31.72 GiB", "25.60 GiB", "5.40 GiB", "25.61 GiB"), 1,

@@ -57,7 +57,7 @@ static const struct {
 	 OOM_CRASH_TRAIN_STEP, "a long length is worth a word while there is a batch to halve"},
 	/* ---- examples/ of Diffusers, and sd-scripts ---- */
 	{"accelerate launch train_text_to_image_lora.py --resolution=512 --train_batch_size=1\n" TRACE AT("train_text_to_image_lora.py", "main", "accelerator.backward(loss)")
-	 AT("/l/accelerate/accelerator.py", "backward", "loss.backward(**kwargs)") "RuntimeError: " CARD, 4, "--use_8bit_adam", "--blocks_to_swap", NULL, NULL, "diffusers-scripts", OOM_CRASH_BACKWARD,
+	 AT("/l/accelerate/accelerator.py", "backward", "loss.backward(**kwargs)") "RuntimeError: " CARD, 4, "--enable_xformers_memory_efficient_attention", "--blocks_to_swap", NULL, NULL, "diffusers-scripts", OOM_CRASH_BACKWARD,
 	 "options of sd-scripts are not theirs"},
 	{"accelerate launch train_controlnet_sdxl.py --validation_steps=100 --train_batch_size=1\nIt goes out of memory during validation on one card.\nCUDA out of memory\n", 1,
 	 "fewer validation images", "bf16_full_eval", NULL, NULL, "diffusers-scripts", OOM_CRASH_EVAL, "its validation draws images"},
