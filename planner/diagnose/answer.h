@@ -173,6 +173,11 @@ enum oom_crash_part oom_part_near(const char *from, const char *to, bool layered
 enum oom_crash_part oom_part_deep(const char *from, const char *to);
 /* evidence.c; set: levers that the run has already */
 void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a);
+/* One more line of it; NULL: there are enough. */
+char *oom_evidence_slot(struct oom_crash_answer *a);
+/* evidence_sizes.c */
+void oom_observe_shape(const struct oom_crash *c, struct oom_crash_answer *a);
+void oom_observe_parameters(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a);
 /* fixes_open.c: of a size that no batch grows to by itself */
 bool oom_one_is_large(const struct oom_crash *c);
 /* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */

@@ -7,7 +7,7 @@
 
 #include "tables.h"
 
-static char *evidence_slot(struct oom_crash_answer *a)
+char *oom_evidence_slot(struct oom_crash_answer *a)
 {
 	return a->n_evidence < OOM_ANSWER_EVIDENCE ? a->evidence[a->n_evidence++] : NULL;
 }
@@ -22,7 +22,7 @@ static void outside(const struct oom_crash *c, enum oom_cause cause, struct oom_
 
 	if (cause != OOM_CAUSE_TOO_LARGE || listed || !oom_runtime_is(c, OOM_RUNTIME_CARD) || away < gib || away < total / 8)
 		return;
-	if ((out = evidence_slot(a)) != NULL)
+	if ((out = oom_evidence_slot(a)) != NULL)
 		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB of the card are neither free nor PyTorch's: its context and libraries, or other "
 			 "programs (nvidia-smi)", away / gib);
 }
@@ -56,12 +56,12 @@ static void listed_others(const struct oom_crash *c, enum oom_cause cause, struc
 
 	if (cause != OOM_CAUSE_TOO_LARGE || !listed || !c->known[OOM_CRASH_TRIED] || away < missing || away < gib / 4)
 		return;
-	if (small_equals(c) && (out = evidence_slot(a))) {
+	if (small_equals(c) && (out = oom_evidence_slot(a))) {
 		snprintf(out, sizeof(a->evidence[0]), "%zu processes hold %.0f MiB each, as much as a CUDA context: %s", small_equals(c), (double)smallest(c) / 1048576,
 			 c->trains || oom_several_cards(c) ? "ranks of this run that opened this card, too (torch.cuda.set_device(local_rank) first keeps them off it)" : "they opened the card and hold nothing else there");
 		return;
 	}
-	if ((out = evidence_slot(a)) != NULL)
+	if ((out = oom_evidence_slot(a)) != NULL)
 		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB of the card are held by the other processes listed, more than the %.2f GiB that "
 			 "were missing: nvidia-smi shows whose they are", away / gib, missing > 0 ? missing / gib : 0);
 }
@@ -74,61 +74,30 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 	double each, need;
 	char *out, copies[60] = "";
 
-	if (cause == OOM_CAUSE_HOST_RAM && !c->parameters && ranks > 1 && work == OOM_WORK_LOADING && (out = evidence_slot(a)))
+	if (cause == OOM_CAUSE_HOST_RAM && !c->parameters && ranks > 1 && work == OOM_WORK_LOADING && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.0f processes on the node each read all of the model, unless one reads for all", ranks);
 	if (!c->parameters)
 		return;
 	need = oom_weights_bytes(c, work, &each);
 	if (ranks > 1)
 		snprintf(copies, sizeof(copies), ", for each of %.0f processes on the node", ranks);
-	if (cause == OOM_CAUSE_HOST_RAM && c->offloads && (out = evidence_slot(a)))
+	if (cause == OOM_CAUSE_HOST_RAM && c->offloads && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x 12 bytes (fp32 weights and Adam's two moments, offloaded) = %.1f GiB "
 			 "in host memory, gradients and what is pinned beside them", parameters / 1e9, parameters * 12 / gib);
-	else if (cause == OOM_CAUSE_HOST_RAM && (out = evidence_slot(a)))
+	else if (cause == OOM_CAUSE_HOST_RAM && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, are %.1f GiB in 16 bits and %.1f GiB in fp32%s",
 			 parameters / 1e9, parameters * 2 / gib, parameters * 4 / gib, copies);
-	else if (oom_weights_too_large(c, work) && (out = evidence_slot(a)))
+	else if (oom_weights_too_large(c, work) && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
 			 "not hold them, whatever the batch%s", parameters / 1e9, each,
 			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib, each > 4 ? ", if all are trained" : "");
-}
-
-/* A shape that is printed: of TensorFlow's three and more dimensions the first is the batch, of an array of the host's as a
- * rule how many there are of something. */
-static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *a)
-{
-	const bool graph = oom_runtime_is(c, OOM_RUNTIME_GRAPH), array = oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && oom_runtime_is(c, OOM_RUNTIME_HOST);
-	char *const out = c->first_dimension && (graph || array) && c->part != OOM_PART_JOINED && !(graph && c->phase == OOM_CRASH_INIT) ? evidence_slot(a) : NULL;
-
-	if (out && c->image[0])
-		snprintf(out, sizeof(a->evidence[0]), "that shape is %" PRId64 " image%s of %" PRId64 " x %" PRId64 " pixels: scaled down or cropped before it goes in, "
-			 "everything behind it is smaller", c->first_dimension, c->first_dimension == 1 ? "" : "s", c->image[0], c->image[1]);
-	else if (out && c->pairs)
-		snprintf(out, sizeof(a->evidence[0]), "that shape is square: all pairs of %" PRId64 " things (who is joined to whom, or how far apart), which grow with the "
-			 "square of their number", c->first_dimension);
-	else if (out)
-		snprintf(out, sizeof(a->evidence[0]), graph ? "the first number of that shape, %" PRId64 ", is as a rule the batch on this device (of a detector, all regions of its images)" :
-				"the first number of that shape, %" PRId64 ", is as a rule a count (samples, steps, entries of a buffer): so many are held at once",
-			 c->first_dimension);
-}
-
-/* What an optimizer computes has the shape of a weight. */
-static void of_weight(const struct oom_crash *c, struct oom_crash_answer *a)
-{
-	char *const out = c->matrix[0] && oom_runtime_is(c, OOM_RUNTIME_GRAPH) && c->phase == OOM_CRASH_OPTIMIZER ? evidence_slot(a) : NULL, *kernel;
-
-	if (c->kernel && oom_runtime_is(c, OOM_RUNTIME_GRAPH) && (kernel = evidence_slot(a)) != NULL)
-		snprintf(kernel, sizeof(a->evidence[0]), "that shape is one of a convolution's weights, rows and columns of its kernel first: a model, its gradients or states are made, whatever the batch");
-	if (out)
-		snprintf(out, sizeof(a->evidence[0]), "that shape is one layer's weight: %" PRId64 " x %" PRId64 " are %.1f MiB in fp32, its gradient and Adam's two moments three times as much beside it, whatever the batch",
-			 c->matrix[0], c->matrix[1], 4.0 * (double)c->matrix[0] * (double)c->matrix[1] / 1048576);
 }
 
 /* "already set: gradient checkpointing, a batch of one" */
 static void already(uint64_t set, struct oom_crash_answer *a)
 {
 	const size_t size = sizeof(a->evidence[0]);
-	char *out = oom_setting_called(set, 0) ? evidence_slot(a) : NULL;
+	char *out = oom_setting_called(set, 0) ? oom_evidence_slot(a) : NULL;
 	size_t n;
 
 	if (!out)
@@ -146,7 +115,7 @@ static double outside_cache(const struct oom_crash *c)
 static void tried_in_vain(const struct oom_crash *c, struct oom_crash_answer *a)
 {
 	const size_t size = sizeof(a->evidence[0]);
-	char *out = oom_tried_called(c->tried, 0) ? evidence_slot(a) : NULL;
+	char *out = oom_tried_called(c->tried, 0) ? oom_evidence_slot(a) : NULL;
 	size_t n;
 
 	if (!out)
@@ -178,7 +147,7 @@ static void of_request(const struct oom_crash *c, enum oom_cause cause, struct o
 
 	if (!oom_alone_too_large(c) && (cause != OOM_CAUSE_TOO_LARGE || (!missing && !most && !oom_dwarfs_the_rest(c))))
 		return;
-	if (!(out = evidence_slot(a)))
+	if (!(out = oom_evidence_slot(a)))
 		return;
 	if (oom_alone_too_large(c)) {
 		snprintf(out, size, "the one tensor asked for is %.1f times what there is: a batch, a length, a matrix of length x length or a count "
@@ -213,56 +182,19 @@ static void of_request(const struct oom_crash *c, enum oom_cause cause, struct o
 		snprintf(out + n, size - n, "; of %.0f %% of its size it would have fitted", floor(100 * (double)c->bytes[OOM_CRASH_FREE] / tried));
 }
 
-/* Rows of the vocabulary: a family's number of entries divides what was asked for. */
-static void tokens(const struct oom_crash *c, struct oom_crash_answer *a)
-{
-	const double vocabulary = (double)c->vocabulary, tried = (double)c->bytes[OOM_CRASH_TRIED], rows = vocabulary > 0 ? tried / 4 / vocabulary : 0,
-		     batch = oom_told(c, "per_device_train_batch_size");
-	const size_t size = sizeof(a->evidence[0]);
-	char *out, each[60] = "";
-
-	if (c->part != OOM_PART_LOGITS || rows < 256 || rows > 4e6 || !(out = evidence_slot(a)))
-		return;
-	if (batch > 1)
-		snprintf(each, sizeof(each), ", %.0f of each of the batch's %.0f", rows / batch, batch);
-	snprintf(out, size, "with %" PRIu64 " words in the vocabulary, by the model's name, it is the fp32 logits of about %.0f tokens%s (of 16 bits: twice as many)",
-		 c->vocabulary, rows, each);
-}
-
-/* DeepSpeed lays a rank's parameters out flat: a state is as large as all of them in fp32, and Adam's second as its first. */
-static void states(const struct oom_crash *c, struct oom_crash_answer *a)
-{
-	const double gib = 1073741824.0, tried = (double)c->bytes[OOM_CRASH_TRIED];
-	char *const out = c->part == OOM_PART_STATES && c->zero && tried >= gib / 4 ? evidence_slot(a) : NULL;
-
-	if (out)
-		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB are one fp32 number for each of %.0f M parameters of this rank; Adam keeps two, the fp32 weights are a third: %.2f GiB together",
-			 tried / gib, tried / 4e6, 3 * tried / gib);
-}
-
-/* Gradients of 4 bytes and two moments of 4, where the trained parameters are 32 bits: the most that they take. */
-static void trained_part(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a)
-{
-	char *const out = work == OOM_WORK_TRAINING && c->of_parameters > c->trained && c->trained > c->of_parameters / 10 ? evidence_slot(a) : NULL;
-
-	if (out)
-		snprintf(out, sizeof(a->evidence[0]), "%.2f of %.2f B parameters are trained, %.0f %%, more than adapters are: their gradients and AdamW's states take up to 12 bytes each, %.1f GiB",
-			 (double)c->trained / 1e9, (double)c->of_parameters / 1e9, 100.0 * (double)c->trained / (double)c->of_parameters, 12.0 * (double)c->trained / 1073741824);
-}
-
 /* What a server's trial run or a TPU's tiles say by themselves. */
 static void by_counts(const struct oom_crash *c, struct oom_crash_answer *a)
 {
 	char *out;
 
-	if (oom_few_tokens(c) && (out = evidence_slot(a)) != NULL)
+	if (oom_few_tokens(c) && (out = oom_evidence_slot(a)) != NULL)
 		snprintf(out, sizeof(a->evidence[0]), "%" PRIu64 " tokens at once need next to nothing: it is the weights, or somebody else, that fill the card", c->prefill_tokens);
 	/* BufferAssignment puts a program's temporaries into one allocation (xla/service/buffer_assignment.cc, "preallocated-temp") */
 	if (oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE) && !oom_format_is(c, OOM_FORMAT_PROGRAM) && c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30 && !*c->largest && !*c->program_total &&
-	    c->phase != OOM_CRASH_LOAD && c->phase != OOM_CRASH_TO_DEVICE && (out = evidence_slot(a)) != NULL)
+	    c->phase != OOM_CRASH_LOAD && c->phase != OOM_CRASH_TO_DEVICE && (out = oom_evidence_slot(a)) != NULL)
 		snprintf(out, sizeof(a->evidence[0]), "XLA takes all temporaries of a compiled program in one piece: %.2f GiB need not be one array, it may be what the program needs beside its inputs",
 			 (double)c->bytes[OOM_CRASH_TRIED] / 1073741824);
-	if (c->padding >= 2 && (out = evidence_slot(a)) != NULL)
+	if (c->padding >= 2 && (out = oom_evidence_slot(a)) != NULL)
 		snprintf(out, sizeof(a->evidence[0]), "%.0f times the bytes of that buffer are padding: a TPU lays the last two dimensions out in tiles of 8 x 128", c->padding);
 }
 
@@ -272,11 +204,11 @@ static void what_asked(const struct oom_crash *c, enum oom_cause cause, struct o
 	const size_t size = sizeof(a->evidence[0]);
 	char *out;
 
-	if (*c->cause[0].evidence && cause != OOM_CAUSE_NOT_OOM && (out = evidence_slot(a)))
+	if (*c->cause[0].evidence && cause != OOM_CAUSE_NOT_OOM && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "%s", c->cause[0].evidence);
-	if (oom_part_of(c)->noun && (out = evidence_slot(a)))
+	if (oom_part_of(c)->noun && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "it was asked for by %s", oom_part_of(c)->noun);
-	if (*c->own_line && cause != OOM_CAUSE_NOT_OOM && cause != OOM_CAUSE_OTHER_PROCESS && (out = evidence_slot(a)))
+	if (*c->own_line && cause != OOM_CAUSE_NOT_OOM && cause != OOM_CAUSE_OTHER_PROCESS && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "the line that led to it: %s", c->own_line);
 }
 
@@ -286,7 +218,7 @@ static void beyond_host(const struct oom_crash *c, enum oom_cause cause, struct 
 	char *out;
 
 	if (cause == OOM_CAUSE_HOST_RAM && c->known[OOM_CRASH_FREE] && left * 2 < tried && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY) &&
-	    c->bytes[OOM_CRASH_FREE] && (out = evidence_slot(a)))
+	    c->bytes[OOM_CRASH_FREE] && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.1f times what there is: a smaller context or batch does not make up for it, a smaller or quantised model might",
 			 tried / left);
 }
@@ -299,11 +231,11 @@ static void beside_tensors(const struct oom_crash *c, struct oom_crash_answer *a
 	char *out;
 
 	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && c->bytes[OOM_CRASH_OTHER] > c->bytes[OOM_CRASH_ALLOCATED] &&
-	    (out = evidence_slot(a)))
+	    (out = oom_evidence_slot(a)))
 		snprintf(out, size, "%.2f GiB of it are other allocations of this process on Metal, not PyTorch's tensors: "
 			 "buffers of kernels and of other libraries", (double)c->bytes[OOM_CRASH_OTHER] / gib);
 	if (oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->known[OOM_CRASH_RESERVED_TOTAL] && c->known[OOM_CRASH_FREE] && total < 4 * gib &&
-	    outside_cache(c) > (double)(c->bytes[OOM_CRASH_TOTAL] / 4) && (out = evidence_slot(a)))
+	    outside_cache(c) > (double)(c->bytes[OOM_CRASH_TOTAL] / 4) && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "%.2f of the card's %.2f GiB are neither free nor in PyTorch's cache: the CUDA context takes some 0.3 to 0.5 GiB, the rest are "
 			 "other programs, such as a desktop", outside_cache(c) / gib, total / gib);
 }
@@ -316,11 +248,11 @@ static void idle(const struct oom_crash *c, enum oom_cause cause, struct oom_cra
 	char *out;
 
 	if (cause == OOM_CAUSE_TOO_LARGE && c->known[OOM_CRASH_RESERVED_UNALLOCATED] && stranded + (double)c->bytes[OOM_CRASH_FREE] < tried &&
-	    (out = evidence_slot(a)))
+	    (out = oom_evidence_slot(a)))
 		snprintf(out, size, "only %.2f GiB are reserved and unallocated: allocator settings (expandable_segments) will not "
 			 "make room for it", stranded / gib);
 	if (cause == OOM_CAUSE_FRAGMENTATION && c->bytes[OOM_CRASH_PRIVATE_POOL] > c->bytes[OOM_CRASH_TRIED] &&
-	    (out = evidence_slot(a)))
+	    (out = oom_evidence_slot(a)))
 		snprintf(out, size, "%.2f GiB lie in the private pools of CUDA graphs: what is idle there cannot be used by others",
 			 (double)c->bytes[OOM_CRASH_PRIVATE_POOL] / gib);
 }
@@ -329,7 +261,7 @@ static void smi(const struct oom_crash *c, struct oom_crash_answer *a)
 {
 	const double gib = 1073741824.0;
 	const size_t size = sizeof(a->evidence[0]);
-	char *const out = c->smi.total ? evidence_slot(a) : NULL;
+	char *const out = c->smi.total ? oom_evidence_slot(a) : NULL;
 	int n;
 
 	if (!out)
@@ -346,13 +278,13 @@ static void from_log(const struct oom_crash *c, struct oom_crash_answer *a)
 	char *out;
 
 	smi(c, a);
-	if (*c->budget && (out = evidence_slot(a)))
+	if (*c->budget && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "%s", c->budget);
-	if (*c->went_on && (out = evidence_slot(a)))
+	if (*c->went_on && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "the log goes on behind it (\"%s\"): this refusal alone need not be what ended it", c->went_on);
-	if (*c->program_total && (out = evidence_slot(a)))
+	if (*c->program_total && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "what the compiler laid out for the program: %s", c->program_total);
-	if (*c->largest && (out = evidence_slot(a)))
+	if (*c->largest && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "the largest buffer of the program: %s", c->largest);
 }
 
@@ -364,9 +296,9 @@ static void in_host(const struct oom_crash *c, enum oom_cause cause, struct oom_
 
 	if (cause != OOM_CAUSE_HOST_RAM)
 		return;
-	if (oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] && tried < gib / 4 && (out = evidence_slot(a)))
+	if (oom_format_is(c, OOM_FORMAT_ONE_ARRAY) && c->known[OOM_CRASH_TRIED] && tried < gib / 4 && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "the array itself is small: the host is full of what was kept before it (frames, batches, results in lists)");
-	if (c->host_states && c->host_states < (uint64_t)1 << 44 && (out = evidence_slot(a)))
+	if (c->host_states && c->host_states < (uint64_t)1 << 44 && (out = oom_evidence_slot(a)))
 		snprintf(out, size, "%" PRIu64 " parameters x 12 bytes (fp32 weights and Adam's two moments) = %.1f GB of states a rank "
 			 "makes in host memory", c->host_states, (double)c->host_states * 12 / 1e9);
 }
@@ -375,7 +307,7 @@ static void in_host(const struct oom_crash *c, enum oom_cause cause, struct oom_
 static void another_card(const struct oom_crash *c, struct oom_crash_answer *a)
 {
 	const double gib = 1073741824.0, total = (double)c->bytes[OOM_CRASH_TOTAL];
-	char *const out = oom_other_card(c) ? evidence_slot(a) : NULL;
+	char *const out = oom_other_card(c) ? oom_evidence_slot(a) : NULL;
 
 	if (out)
 		snprintf(out, sizeof(a->evidence[0]), "the text speaks of cards of %.0f GB, the message of one of %.2f GiB: another card than was meant, or a slice of one (MIG)", c->card_said, total / gib);
@@ -385,14 +317,11 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 {
 	what_asked(c, cause, a);
 	weights(c, work, cause, a);
-	first_dimension(c, a);
-	of_weight(c, a);
+	oom_observe_shape(c, a);
 	by_counts(c, a);
 	another_card(c, a);
 	of_request(c, cause, a);
-	tokens(c, a);
-	states(c, a);
-	trained_part(c, work, a);
+	oom_observe_parameters(c, work, a);
 	outside(c, cause, a);
 	listed_others(c, cause, a);
 	beyond_host(c, cause, a);

@@ -263,13 +263,14 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 		oom_fixes_host_behind(c, a);
 	if (of_memory_leaks(&q))
 		add(c, a, "", OOM_LEVER_LEAK);
-	if (q.of_memory && oom_others_perhaps(c) && c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 4)
-		oom_fix_add(a, "if another program holds what is not this one's: ", oom_fix_words(c, OOM_LEVER_OTHERS));
 	fix_beside_others(&q, a);
 	fix_behind(&q, a);
 	fix_what_remains(&q, a);
 	fix_further(&q, a);
 	fix_at_least(&q, a);
+	/* Windows reports that nothing is free of any card in use */
+	if (q.of_memory && oom_others_perhaps(c) && c->bytes[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 4)
+		oom_fix_add(a, "if another program holds what is not this one's: ", oom_fix_words(c, OOM_LEVER_OTHERS));
 	if (work == OOM_WORK_INFERENCE && oom_own_script(c) && !oom_runtime_is(c, OOM_RUNTIME_LAYERED))
 		oom_fixes_told_first(a);
 	oom_fixes_on_device(c, a);
