@@ -40,6 +40,10 @@ static void sharding(struct emission *e)
 		 emit_is(e, "zero", "0") ? "NO_SHARD" :
 		 emit_is(e, "zero", "2") ? (hybrid ? "_HYBRID_SHARD_ZERO2" : "SHARD_GRAD_OP") :
 					   (hybrid ? "HYBRID_SHARD" : "FULL_SHARD"));
+	emit_set(e, "fsdp_config.backward_prefetch",
+		 emit_is(e, "backward-prefetch", "none")   ? "NONE"
+		 : emit_is(e, "backward-prefetch", "post") ? "BACKWARD_POST"
+							   : "BACKWARD_PRE");
 	emit_set(e, "fsdp_config.mixed_precision", emit_is(e, "reduce-dtype", "fp32") ? "DEFAULT" : "PURE");
 	emit_set(e, "fsdp_config.activation_checkpointing", emit_is(e, "grad-ckpt", "full") ? "true" : "false");
 	emit_rows(e, "", "llm-foundry", "fsdp_config.activation_checkpointing_reentrant");

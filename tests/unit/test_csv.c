@@ -86,11 +86,11 @@ static void what_is_no_table(void **state)
 		const char *text, *says;
 		size_t size;            /* of a text with NUL bytes in it; 0: up to the first */
 	} cases[] = {
-		{"", "t.csv: empty: a header line was expected"},
-		{"\n\n", "t.csv: empty: a header line was expected"},
-		{"a,b\n1,2,3\n", "t.csv:2: 3 cells, but the header names 2 columns"},
-		{"a,b\n1,2\n\n1,2,3\n", "t.csv:4: 3 cells, but the header names 2 columns"},
-		{"a,b\n\"1,2\n3,4\n", "t.csv: ends inside a quoted cell"},
+		{"", "t.csv: empty: a header line was expected", 0},
+		{"\n\n", "t.csv: empty: a header line was expected", 0},
+		{"a,b\n1,2,3\n", "t.csv:2: 3 cells, but the header names 2 columns", 0},
+		{"a,b\n1,2\n\n1,2,3\n", "t.csv:4: 3 cells, but the header names 2 columns", 0},
+		{"a,b\n\"1,2\n3,4\n", "t.csv: ends inside a quoted cell", 0},
 		/* cut off at the NUL byte, "2\0" "5" would read as 2 */
 		{"a,b\n1,2\0" "5\n", "t.csv:2: a NUL byte in a cell", 10},
 		{"\xff\xfe" "a\0,\0b\0\n\0", "t.csv:1: the file is in UTF-16: save it as UTF-8", 10},
