@@ -1,5 +1,5 @@
 /* What programs that draw images and videos call the things that can be changed, as documented from 2024 to 2026. */
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "answer.h"
 
 #define L(name) [OOM_LEVER_##name]

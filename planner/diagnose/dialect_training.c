@@ -1,6 +1,6 @@
 /* PyTorch's own words and those of its devices, and what the frameworks that train call the same things:
  * their arguments as their documentation of 2024 to 2026 names them. The first row is everybody's base. */
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "answer.h"
 
 #define L(name) [OOM_LEVER_##name]

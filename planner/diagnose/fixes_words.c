@@ -1,7 +1,7 @@
 /* The words of a lever for this crash: the program's, but where its message's era or a full card asks for others. */
 #include <string.h>
 
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "tables.h"
 
 /* By the era that the message's wording shows: PyTorch's own words name its variable by one name, before 2.9 by the old one. */

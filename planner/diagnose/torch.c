@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "tables.h"
 
 static void processes(struct oom_crash *c, const char *begin, const char *end)

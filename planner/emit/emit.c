@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "emit/parts.h"
 #include "frameworks/parts.h"
 #include "oomplan/engine.h"

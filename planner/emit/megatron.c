@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "emit/fills.h"
 #include "input/model_ids.h"
 #include "oomplan/config.h"

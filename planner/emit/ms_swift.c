@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "emit/fills.h"
 
 #define MS "ms-swift"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "emit/parts.h"
 #include "emit/patch.h"
 #include "frameworks/arguments.h"

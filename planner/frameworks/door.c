@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "arguments.h"
 #include "input/config_json.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator_variable.h"
+#include "ladder/allocator_variable.h"
 #include "framework.h"
 
 #define TORCHRUN "torch/distributed/run.py"

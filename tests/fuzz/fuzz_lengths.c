@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "lengths_parts.h"
+#include "lengths/parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

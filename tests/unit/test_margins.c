@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "margins.h"
+#include "answer/margins.h"
 
 #define GIB 1073741824.0
 

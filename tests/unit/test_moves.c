@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "knobs.h"
-#include "moves.h"
+#include "ladder/moves.h"
 #include "oomplan/ladder.h"
 
 static struct oom_model *text, *image;

@@ -9,7 +9,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
-#include "run_errors.h"
+#include "runs/errors.h"
 
 static bool near(double a, double b)
 {

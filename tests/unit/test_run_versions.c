@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "oomplan/generations.h"
-#include "run_versions.h"
+#include "runs/versions.h"
 
 static void versions_are_found(void **state)
 {

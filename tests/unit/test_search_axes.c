@@ -11,7 +11,7 @@
 
 #include "knobs.h"
 #include "oomplan/rules.h"
-#include "search_axes.h"
+#include "search/axes.h"
 
 static struct oom_model *model;
 /* too large for the stack */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "oomplan/option.h"
-#include "solve_parts.h"
+#include "solve/parts.h"
 #include "step/engines.h"
 #include "step/pass.h"
 #include "step/program.h"

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "moves.h"
+#include "ladder/moves.h"
 #include "oomplan/host.h"
 #include "oomplan/rules.h"
-#include "solve_parts.h"
+#include "parts.h"
 
 int64_t solver_value(const struct solver *s, int64_t steps)
 {

@@ -45,7 +45,7 @@ enum oom_status asker_judge(const struct asker *a, struct oom_plan *p, struct oo
 void asker_judged(const struct asker *a, const struct oom_plan *p, const struct oom_eval *e,
 		  bool in_budget, struct oom_judged *out);
 
-/* answer_search.c */
+/* search.c */
 struct oom_search_query answer_query(const struct asker *a, const struct oom_plan *asked);
 /* Halves the evaluation's batch until the card has room. False: not for one sample. */
 bool answer_room_for_evaluation(const struct asker *a, struct oom_plan *p);
@@ -56,7 +56,7 @@ enum oom_status answer_drop_refused(const struct asker *a, struct oom_search *s)
 enum oom_status answer_accepted(const struct asker *a, struct oom_search *s);
 void answer_restore_margin(const struct asker *a, struct oom_search *s);
 
-/* answer_elsewhere.c: plans of other launchers that fit where nothing else does, or are faster by more than the
+/* elsewhere.c: plans of other launchers that fit where nothing else does, or are faster by more than the
  * estimate's interval. */
 enum oom_status answer_elsewhere(const struct asker *a, struct oom_answer *out);
 

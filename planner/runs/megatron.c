@@ -1,7 +1,7 @@
 /* Megatron runs files.  Columns are those of oom_mg_arg_at (documented in the README); the
  * predictions carry the names of what Megatron logs (mem-allocated-bytes, mem-max-allocated-bytes
  * of the last rank) and of SimuMax's table (GiB over all ranks). */
-#include "megatron_runs.h"
+#include "megatron.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* What the search may change: one function per axis, and the values it has. */
-#include "search_axes.h"
+#include "axes.h"
 
 #include <string.h>
 
-#include "moves.h"
+#include "ladder/moves.h"
 
 static const struct oom_search_axis axes[AXES] = {
 	[SEQ] = {"seq-len", "halves, when allowed and nothing longer fits (images: halves of the side)"},

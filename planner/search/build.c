@@ -1,7 +1,7 @@
 /* From a vector of values to a plan: one function per axis. */
-#include "search_axes.h"
+#include "axes.h"
 
-#include "moves.h"
+#include "ladder/moves.h"
 #include "oomplan/rules.h"
 
 static bool set_optimizer(const struct search_space *s, size_t k, struct oom_plan *p)

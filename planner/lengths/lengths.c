@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "input/open.h"
-#include "lengths_parts.h"
+#include "parts.h"
 #include "oomplan/units.h"
 
 /* A length beyond DENSE is rare, and looked for one by one: so many kinds of them that a hostile

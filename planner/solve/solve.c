@@ -13,7 +13,7 @@
 #include "oomplan/engine.h"
 #include "oomplan/host.h"
 #include "oomplan/rules.h"
-#include "solve_parts.h"
+#include "parts.h"
 
 /* Between lo, which fits, and hi, which does not or cannot run: values that fit are below those
  * that do not. */

@@ -1,7 +1,7 @@
 /* Ways to lay a model over GPUs that the search tries: as asked, sharded, and with the degrees that an engine has. */
 #include <string.h>
 
-#include "search_axes.h"
+#include "axes.h"
 
 static bool add_layout(struct search_space *s, struct layout l)
 {

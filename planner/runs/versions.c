@@ -1,7 +1,7 @@
 /* Libraries and versions as logs and READMEs write them beside each other.  A name is one of the knobs that take
  * versions, or what a package is called where it is imported from; its version is what follows, whatever
  * joins the two. */
-#include "run_versions.h"
+#include "versions.h"
 
 #include <ctype.h>
 #include <stdio.h>

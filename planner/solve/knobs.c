@@ -4,7 +4,7 @@
 
 #include "oomplan/box.h"
 #include "oomplan/rules.h"
-#include "solve_parts.h"
+#include "parts.h"
 
 /* GPUs of a node where nobody says and nobody rents such a card: a guess. */
 #define USUAL_NODE 8

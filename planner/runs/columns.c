@@ -1,5 +1,5 @@
 /* The pred_* columns of a runs file. */
-#include "run_columns.h"
+#include "columns.h"
 
 /* The first of them, in the order of the values that oom_run_columns_write() has. */
 static const char *const scalar[] = {

@@ -2,7 +2,7 @@
  * itself. */
 #include <string.h>
 
-#include "answer_parts.h"
+#include "parts.h"
 
 /* What the rules are compiled for, beside model and card. */
 static bool same_rules(const struct oom_plan *p, const struct oom_plan *q)

@@ -1,9 +1,9 @@
 /* Exact search: every combination of the free knobs is priced, and the best of those that fit is
- * found among the prices (search_pick.c).
+ * found among the prices (pick.c).
  *
  * What is not priced changes no answer:
  *
- *   - the same plan reached with more departures (search_axes.c);
+ *   - the same plan reached with more departures (axes.c);
  *   - expandable segments: they change what is reserved, not what is allocated, nor time or class;
  *     the price of the plan without serves;
  *   - larger micro-batches where what a smaller one of the same plan allocates has no room: a pass leaves bytes
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "search_axes.h"
-#include "search_pick.h"
+#include "axes.h"
+#include "pick.h"
 
 struct seeker {
 	struct search_space space;

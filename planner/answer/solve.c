@@ -1,7 +1,7 @@
 /* Inverse questions: the largest value of a knob, the longest sequence. */
 #include <string.h>
 
-#include "answer_parts.h"
+#include "parts.h"
 
 /* Settling takes the knob back to nothing whatever it is, as the sequence of a model of images. */
 static bool taken_back(const struct asker *a, const struct oom_option *knob)

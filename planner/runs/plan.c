@@ -1,5 +1,5 @@
 /* A row of a runs file as a plan: knobs are columns, versions may stand in one, a length may be a data set's. */
-#include "run_plan.h"
+#include "plan.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "oomplan/lengths.h"
 #include "oomplan/rules.h"
-#include "run_versions.h"
+#include "versions.h"
 
 /* Another column before this one that says something else of the same knob: which of them held, nobody could
  * know. */

@@ -1,5 +1,5 @@
 /* Errors of a runs file against what was measured, by group and quantity. */
-#include "run_errors.h"
+#include "errors.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -39,7 +39,7 @@ struct solver {
 	struct oom_error *err;
 };
 
-/* ---- solve_value.c ---- */
+/* ---- value.c ---- */
 
 /* The value of so many steps. */
 int64_t solver_value(const struct solver *s, int64_t steps);

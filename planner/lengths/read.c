@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lengths_parts.h"
+#include "parts.h"
 
 enum { BLOCK = 1 << 22 };
 

@@ -9,7 +9,7 @@
  *
  * Bytes only decide between plans that are equal in everything else, or where headroom is what is
  * wanted; then the allocated bytes are the lower bound that the plans are taken in order of. */
-#include "search_pick.h"
+#include "pick.h"
 
 #include <math.h>
 #include <stdlib.h>

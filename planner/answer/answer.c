@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "answer_parts.h"
+#include "parts.h"
 
 /* Plans without a card: headroom as on one of 24 GiB. */
 #define USUAL_CARD (24.0 * 1073741824.0)

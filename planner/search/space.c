@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "oomplan/rules.h"
-#include "search_axes.h"
+#include "axes.h"
 
 static bool put(int64_t d, int64_t most, int64_t first, int64_t list[MAX_DIVISORS], size_t *k)
 {

@@ -3,7 +3,7 @@
 #ifndef OOM_SEARCH_PICK_H
 #define OOM_SEARCH_PICK_H
 
-#include "search_axes.h"
+#include "axes.h"
 
 /* Sets of the axes whose changes are not exact, and cells: one for each set and number of departures. */
 enum { CHANGE_SETS = 1 << SEARCH_INEXACT, CELLS = CHANGE_SETS * (SEARCH_DEPARTURES + 1) };

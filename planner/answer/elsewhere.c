@@ -1,13 +1,13 @@
 /* What another launcher would make of the question.
  *
  * Tensor, pipeline, context and expert parallelism are to be had where torchtitan or Megatron-LM launches the run.
- * The search takes them only as a last resort (search_layouts.c): a change of launcher is no change of a knob.  Where
+ * The search takes them only as a last resort (search/layouts.c): a change of launcher is no change of a knob.  Where
  * nothing else fits, or only a plan that is slower by more than the estimate can tell, or one that is no faster and
  * changes the numerics or moves state to the host, the best plan of each is weighed here and offered by name, never
  * taken. */
 #include <stdlib.h>
 
-#include "answer_parts.h"
+#include "parts.h"
 #include "oomplan/emit.h"
 #include "oomplan/engine.h"
 #include "oomplan/rules.h"

@@ -1,7 +1,7 @@
-/* From a question to its plan: ladder, search (answer_search.c), calibration and evaluation in one. */
+/* From a question to its plan: ladder, search (search.c), calibration and evaluation in one. */
 #include <string.h>
 
-#include "answer_parts.h"
+#include "parts.h"
 
 /* What a round comes to. */
 struct end {

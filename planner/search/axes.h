@@ -7,7 +7,7 @@
 #include "oomplan/engine.h"
 #include "oomplan/search.h"
 
-#include "moves.h"
+#include "ladder/moves.h"
 
 /* In the order in which they are walked: what changes the tape, then its sizes, then neither (the
  * evaluator remembers the last walk of a tape). */
@@ -70,7 +70,7 @@ struct search_space {
 /* OOM_ERR_LIMIT when there are more values than are tried. */
 enum oom_status search_space_init(struct search_space *s, const struct oom_model *model,
 				  const struct oom_search_query *query, struct oom_error *err);
-/* Fills the space's layouts (search_layouts.c); false when there are more than are tried. */
+/* Fills the space's layouts (layouts.c); false when there are more than are tried. */
 bool search_layouts(struct search_space *s);
 /* How many knobs depart from what was asked: an axis is one, activations beside states are two, and so are Liger's
  * kernels beside another loss. */

@@ -8,13 +8,13 @@
 
 #include "calibrate/parts.h"
 #include "input/csv_rows.h"
-#include "megatron_runs.h"
+#include "megatron.h"
 #include "oomplan/gpu.h"
 #include "oomplan/ladder.h"
 #include "oomplan/units.h"
-#include "run_columns.h"
-#include "run_errors.h"
-#include "run_plan.h"
+#include "columns.h"
+#include "errors.h"
+#include "plan.h"
 
 struct loaded {
 	char path[512];
