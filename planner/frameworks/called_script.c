@@ -86,6 +86,7 @@ void part_follow_called(struct fw_part *command)
 	struct oom_error err = {{0}};
 	char found[PATH];
 	struct fw_part *c;
+	enum oom_status st;
 
 	if (!path || !part_find_beside(found, sizeof(found), command->file, path) || r->n_parts == FW_MAX_PARTS)
 		return;
@@ -96,12 +97,9 @@ void part_follow_called(struct fw_part *command)
 	c = part_new(r);
 	if (!c)
 		return;
-	if (read_called(c, command, path, found, &err)) {
-		doc_release(&c->doc);
-		for (size_t i = 0; i < r->n_parts; i++)
-			if (r->parts[i] == c)
-				r->parts[i] = r->parts[--r->n_parts];
-		free(c);
+	st = read_called(c, command, path, found, &err);
+	if (st) {
+		part_drop(r, c, st);
 		return;
 	}
 	command->fw = framework_find("launcher");

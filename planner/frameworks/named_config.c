@@ -122,9 +122,7 @@ static struct fw_part *read_it(struct fw_part *p, const char *name, struct oom_e
 		st = part_recognise(c, NULL, &c, err);
 	if (!st && c->fw->role == FW_TRAINER)
 		return c;
-	doc_release(&c->doc);
-	free(c);
-	r->n_parts--;
+	part_drop(r, c, st);
 	return NULL;
 }
 

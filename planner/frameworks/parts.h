@@ -58,8 +58,12 @@ struct oom_reading {
 const char *reading_text(struct oom_reading *r, const char *fmt, ...) OOM_PRINTF(2, 3);
 /* Index of a new entry, or NO_SETTING. */
 size_t reading_add(struct oom_reading *r, const struct oom_setting *s);
-/* One more part, empty; NULL when memory is out.  There is room for it: else part_too_many. */
+/* One more part, empty; NULL when memory is out, which the reading then ends with.  There is room for it: else
+ * part_too_many. */
 struct fw_part *part_new(struct oom_reading *r);
+/* A part that led to nothing goes again; the reading ends with a status that says that memory is out.  part may be
+ * NULL. */
+void part_drop(struct oom_reading *r, struct fw_part *part, enum oom_status st);
 enum oom_status part_too_many(const char *path, struct oom_error *err);
 /* Whose file it is, of a part whose document was read; *out is the part. */
 enum oom_status part_recognise(struct fw_part *part, const char *framework, struct fw_part **out,

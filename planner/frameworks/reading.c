@@ -20,12 +20,26 @@ struct fw_part *part_new(struct oom_reading *r)
 {
 	struct fw_part *p = calloc(1, sizeof(*p));
 
-	if (!p)
+	if (!p) {
+		r->out_of_memory = true;
 		return NULL;
+	}
 	p->reading = r;
 	p->prefix = "";
 	r->parts[r->n_parts++] = p;
 	return p;
+}
+
+void part_drop(struct oom_reading *r, struct fw_part *part, enum oom_status st)
+{
+	r->out_of_memory |= st == OOM_ERR_MEMORY;
+	for (size_t i = 0; part && i < r->n_parts; i++)
+		if (r->parts[i] == part) {
+			memmove(&r->parts[i], &r->parts[i + 1], (--r->n_parts - i) * sizeof(*r->parts));
+			doc_release(&part->doc);
+			free(part);
+			return;
+		}
 }
 
 enum oom_status part_recognise(struct fw_part *p, const char *framework, struct fw_part **out,
@@ -78,10 +92,8 @@ void fw_nested(struct fw_part *above, const char *key, const char *framework)
 	if (!node || node->kind != DOC_MAP || r->n_parts == FW_MAX_PARTS)
 		return;
 	p = part_new(r);
-	if (!p) {
-		r->out_of_memory = true;
+	if (!p)
 		return;
-	}
 	p->file = above->file;
 	p->root = node;
 	/* what stands around a program is no level of its keys */
@@ -125,21 +137,23 @@ bool part_find_beside(char *buf, size_t size, const char *file, const char *path
 
 bool fw_follow(struct fw_part *p, const char *key, const char *path)
 {
+	struct oom_reading *r = p->reading;
+	const size_t before = r->n_parts;
 	struct oom_error err = {{0}};
 	struct fw_part *other;
+	enum oom_status st;
 	char found[PATH];
 
 	if (!part_find_beside(found, sizeof(found), p->file, path))
 		return false;
-	for (size_t i = 0; i < p->reading->n_parts; i++)
-		if (p->reading->parts[i]->file && !strcmp(p->reading->parts[i]->file, found))
+	for (size_t i = 0; i < r->n_parts; i++)
+		if (r->parts[i]->file && !strcmp(r->parts[i]->file, found))
 			return true;
-	if (part_read(p->reading, found, NULL, &other, &err)) {
-		struct fw_part *dead = p->reading->parts[--p->reading->n_parts];
-
-		doc_release(&dead->doc);
-		free(dead);
-		fw_unmodelled(p, key, reading_text(p->reading, "not read: %s", err.text));
+	st = part_read(r, found, NULL, &other, &err);
+	if (st) {
+		/* none was begun where there are too many */
+		part_drop(r, r->n_parts > before ? r->parts[before] : NULL, st);
+		fw_unmodelled(p, key, reading_text(r, "not read: %s", err.text));
 		return true;
 	}
 	part_run(other);
@@ -152,19 +166,17 @@ bool fw_read_shell(struct fw_part *p, const char *key, const char *text, const c
 	struct oom_reading *r = p->reading;
 	const char *slash = strrchr(p->file, '/'), *name;
 	struct fw_part *c = r->n_parts < FW_MAX_PARTS ? part_new(r) : NULL;
+	enum oom_status st;
 
 	if (!c)
 		return false;
 	/* no file of its own, but what it names lies in the folder that it is run in */
 	name = reading_text(r, "%.*s%s%s%s:%s", slash ? (int)(slash + 1 - p->file) : 0, p->file, folder, *folder ? "/" : "",
 			    slash ? slash + 1 : p->file, key);
-	if (doc_read_shell(&c->doc, text, strlen(text), name, &err) ||
-	    part_recognise(c, NULL, &c, &err)) {
-		doc_release(&c->doc);
-		for (size_t i = 0; i < r->n_parts; i++)
-			if (r->parts[i] == c)
-				r->parts[i] = r->parts[--r->n_parts];
-		free(c);
+	st = doc_read_shell(&c->doc, text, strlen(text), name, &err);
+	st = st ? st : part_recognise(c, NULL, &c, &err);
+	if (st) {
+		part_drop(r, c, st);
 		fw_unmodelled(p, key, reading_text(r, "not read: %s", err.text));
 		return false;
 	}

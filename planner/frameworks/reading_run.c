@@ -142,7 +142,8 @@ static enum oom_status read_command(struct oom_reading *r, const char *const *wo
 	enum oom_status st;
 
 	if (!w)
-		return p ? oom_error_set(err, OOM_ERR_MEMORY, "out of memory") : part_too_many(COMMAND_LINE, err);
+		return p || r->out_of_memory ? oom_error_set(err, OOM_ERR_MEMORY, "out of memory") :
+					       part_too_many(COMMAND_LINE, err);
 	for (size_t i = 0; i < n; i++)
 		w[i] = (struct args_word){.text = words[i], .line = 1};
 	st = n == 1 && strchr(words[0], ' ') ?

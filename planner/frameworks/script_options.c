@@ -171,21 +171,25 @@ void part_follow_script(struct fw_part *command)
 {
 	struct oom_error err = {{0}};
 	char path[PATH], found[PATH], *text = NULL;
-	struct fw_part *c;
+	struct oom_reading *r = command->reading;
+	struct fw_part *c = NULL;
+	enum oom_status st;
 	size_t size = 0;
 
-	if (!find_script(command, path, found) || command->reading->n_parts == FW_MAX_PARTS ||
-	    oom_read_text(&text, &size, found, DOC_MAX_BYTES, &err))
+	if (!find_script(command, path, found) || r->n_parts == FW_MAX_PARTS)
 		return;
-	c = part_new(command->reading);
-	if (c && !doc_read_python_as(&c->doc, text, size, reading_text(command->reading, "%s", found), false, command->root,
-				     &err) && !part_recognise(c, NULL, &c, &err)) {
+	st = oom_read_text(&text, &size, found, DOC_MAX_BYTES, &err);
+	if (!st && !(c = part_new(r)))
+		st = OOM_ERR_MEMORY;
+	if (!st)
+		st = doc_read_python_as(&c->doc, text, size, reading_text(r, "%s", found), false, command->root, &err);
+	if (!st)
+		st = part_recognise(c, NULL, &c, &err);
+	if (!st) {
 		command->fw = framework_find("launcher");
 		part_run(c);
-	} else if (c) {
-		doc_release(&c->doc);
-		free(c);
-		command->reading->n_parts--;
+	} else {
+		part_drop(r, c, st);
 	}
 	free(text);
 }
@@ -199,12 +203,16 @@ void part_take_script(struct fw_part *command)
 	char path[PATH], found[PATH], *text = NULL;
 	struct doc doc;
 	size_t size = 0;
+	enum oom_status st;
 
 	if (p->fw->role != FW_TRAINER || p->root->kind != DOC_MAP || p->root != p->doc.root ||
-	    !find_script(command, path, found) ||
-	    oom_read_text(&text, &size, found, DOC_MAX_BYTES, &err))
+	    !find_script(command, path, found))
 		return;
-	if (!doc_read_python_as(&doc, text, size, found, true, NULL, &err)) {
+	st = oom_read_text(&text, &size, found, DOC_MAX_BYTES, &err);
+	if (!st)
+		st = doc_read_python_as(&doc, text, size, found, true, NULL, &err);
+	p->reading->out_of_memory |= st == OOM_ERR_MEMORY;
+	if (!st) {
 		p->script = reading_text(p->reading, "%s", path);
 		options = doc_member(doc.root, ARGS_OPTIONS);
 		p->no_adapters = adapters_are_off(p, options);

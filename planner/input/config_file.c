@@ -57,7 +57,7 @@ enum oom_status oom_read_text(char **text, size_t *size, const char *path, size_
 		return read_stream(text, size, stdin, "standard input", limit, err);
 	f = oom_input_open(path, err);
 	if (!f)
-		return OOM_ERR_IO;
+		return errno == ENOMEM ? OOM_ERR_MEMORY : OOM_ERR_IO;
 	if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode))
 		status = oom_error_set(err, OOM_ERR_IO, "%s: is a folder", path);
 	else if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && (uintmax_t)st.st_size > limit)

@@ -61,14 +61,17 @@ FILE *oom_input_open(const char *path, struct oom_error *err)
 {
 	struct stat st;
 	FILE *f;
+	int why;
 
 	if (!strcmp(path, "-"))
 		return stdin;
 	f = stat(path, &st) == 0 && S_ISFIFO(st.st_mode) ? open_pipe(path) : fopen(path, "rb");
-	if (!f && errno == ETIMEDOUT)
+	why = errno;
+	if (!f && why == ETIMEDOUT)
 		oom_error_set(err, OOM_ERR_IO, "%s: a pipe that nobody writes to", path);
 	else if (!f)
-		oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(errno));
+		oom_error_set(err, OOM_ERR_IO, "%s: %s", path, strerror(why));
+	errno = why;
 	return f;
 }
 
