@@ -198,6 +198,9 @@ struct oom_eval {
 struct oom_evaluator;
 OOM_API struct oom_evaluator *oom_evaluator_new(void);
 OOM_API void oom_evaluator_free(struct oom_evaluator *ev);
+/* True if an evaluation has failed with OOM_ERR_MEMORY since this was last asked: calls that answer with a number or a
+ * verdict alone (oom_evaluation_fits) have then answered without it. */
+OOM_API bool oom_evaluator_starved(struct oom_evaluator *ev);
 
 enum oom_eval_flags {
 	OOM_EVAL_FAST = 0,      /* the peaks of the phases only, without composition and replay */

@@ -48,7 +48,7 @@ static struct oom_val weight_as(struct oom_tape *t, const struct oom_linear *l, 
 	const uint64_t n = l->in * l->out.n;
 	struct oom_val w, y;
 
-	if (!(t->params[-2 - l->w.node].flags & OOM_P_QUANTISED))
+	if (l->w.node > -2 || !(t->params[-2 - l->w.node].flags & OOM_P_QUANTISED))
 		return l->w.dt == dt ? l->w : oom_scratch_hold(t, "weight", OOM_MONO_ONE, n, dt);
 	w = oom_dequantised(t, n, oom_plan_four_bit(t->plan) ? oom_four_bit_dtype(t->plan) : OOM_F32);
 	if (w.dt == dt)

@@ -191,7 +191,8 @@ static void cast_arguments(struct oom_tape *t, const struct oom_linear *l, struc
 
 struct oom_val oom_linear_run(struct oom_tape *t, const struct oom_linear *l, struct oom_val x)
 {
-	const bool quantised = t->params[-2 - l->w.node].flags & OOM_P_QUANTISED;
+	/* out of memory: no parameter was made */
+	const bool quantised = l->w.node <= -2 && t->params[-2 - l->w.node].flags & OOM_P_QUANTISED;
 	const struct oom_val arg = oom_argument(t, x);
 	struct oom_val w = l->w, bias = l->bias, y, given = oom_none(), turned = oom_none();
 	const char *scope = t->scope;

@@ -373,6 +373,7 @@ enum oom_status oom_evaluate(struct oom_evaluator *ev, const struct oom_model *m
 		st = oom_sound(model, plan, out, wanted, err);
 	if (st)
 		ev->before.model = NULL;        /* what it found is not to be taken again */
+	ev->starved |= st == OOM_ERR_MEMORY;
 	return st;
 }
 

@@ -13,6 +13,14 @@ struct oom_evaluator *oom_evaluator_new(void)
 	return ev;
 }
 
+bool oom_evaluator_starved(struct oom_evaluator *ev)
+{
+	const bool starved = ev->starved;
+
+	ev->starved = false;
+	return starved;
+}
+
 static void release_programs(struct program **slot, size_t n)
 {
 	for (size_t i = 0; i < n && slot[i]; i++) {

@@ -77,6 +77,7 @@ struct oom_evaluator {
 	uint64_t asked;                         /* evaluations, ever */
 	bool as_asked;                          /* the one under way: no version, no engine changes its plan */
 	struct oom_before before;
+	bool starved;                           /* one had no memory, whoever heard of it */
 	uint64_t budget;                        /* bytes of the card being asked about; 0: of none */
 	bool verdict_only;                      /* and nothing else */
 	struct oom_player player;

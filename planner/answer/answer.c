@@ -66,9 +66,12 @@ void asker_take_margin(struct asker *a)
 		a->plan.margin = margin_for(&a->margins, &e);
 }
 
-void asker_finish(struct asker *a)
+enum oom_status asker_finish(struct asker *a, enum oom_status st)
 {
+	if (a->ev && oom_evaluator_starved(a->ev) && !st)
+		st = oom_error_set(a->err, OOM_ERR_MEMORY, "out of host memory");
 	oom_evaluator_free(a->own);
+	return st;
 }
 
 /* ---- judging ---- */
@@ -164,8 +167,7 @@ enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_q
 		st = asker_price(&a, &a.plan, &e);
 	if (!st)
 		asker_judged(&a, &a.plan, &e, in_budget, out);
-	asker_finish(&a);
-	return st;
+	return asker_finish(&a, st);
 }
 
 enum oom_status oom_answer_anatomy(struct oom_evaluator *ev, const struct oom_model *model,

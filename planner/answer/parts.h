@@ -31,7 +31,8 @@ enum oom_status asker_start(struct asker *a, struct oom_evaluator *ev, const str
 			    struct oom_error *err);
 /* The margin for runs composed like the plan as asked, where that can be priced. */
 void asker_take_margin(struct asker *a);
-void asker_finish(struct asker *a);
+/* Of a call with this status, which is OOM_ERR_MEMORY where an evaluation had none. */
+enum oom_status asker_finish(struct asker *a, enum oom_status st);
 /* With buckets, and the allocator replayed. */
 enum oom_status asker_price(const struct asker *a, const struct oom_plan *p, struct oom_eval *e);
 bool asker_calibrates(const struct asker *a);

@@ -282,6 +282,5 @@ enum oom_status oom_answer(struct oom_evaluator *ev, const struct oom_question *
 	memset(out, 0, sizeof(*out));
 	if (!st)
 		st = answer(&a, out);
-	asker_finish(&a);
-	return st;
+	return asker_finish(&a, st);
 }

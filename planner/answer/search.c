@@ -159,6 +159,5 @@ enum oom_status oom_answer_search(struct oom_evaluator *ev, const struct oom_que
 		st = oom_error_set(err, OOM_ERR_INVALID, "%s", ASKER_NO_CARD);
 	if (!st)
 		st = search_alone(&a, out);
-	asker_finish(&a);
-	return st;
+	return asker_finish(&a, st);
 }

@@ -68,8 +68,7 @@ static enum oom_status solve(struct oom_evaluator *ev, const struct oom_question
 		if (out->needed_bytes && a.margins.calibration)
 			need(&a, out);
 	}
-	asker_finish(&a);
-	return st;
+	return asker_finish(&a, st);
 }
 
 enum oom_status oom_answer_solve(struct oom_evaluator *ev, const struct oom_question *q,

@@ -316,6 +316,8 @@ enum oom_status oom_boxes_find(const struct oom_offers *offers, const struct oom
 	if (!st)
 		st = oom_boxes_order(out, q, err);
 	out->priced_groups = f.n_groups;
+	if (f.ev && oom_evaluator_starved(f.ev) && !st)
+		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	oom_evaluator_free(f.ev);
 	free(f.group);
 	free(turns);

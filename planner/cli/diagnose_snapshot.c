@@ -1,7 +1,10 @@
 /* A PyTorch memory snapshot beside the predicted anatomy. */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "diagnose.h"
 #include "out.h"
@@ -10,8 +13,8 @@
 bool oom_path_is_snapshot(const char *path)
 {
 	unsigned char head[3];
-	FILE *f;
-	size_t n;
+	ssize_t n;
+	int fd;
 
 	if (!strcmp(path, "-")) {
 		/* one byte may be put back: no text begins with this one (in UTF-8 it continues
@@ -22,12 +25,15 @@ bool oom_path_is_snapshot(const char *path)
 			ungetc(c, stdin);
 		return c == 0x80;
 	}
-	f = fopen(path, "rb");
-	if (!f)
+	/* without memory of its own: a file whose kind nobody could look at would be read as a text */
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
 		return false;
-	n = fread(head, 1, sizeof(head), f);
-	fclose(f);
-	return oom_snapshot_is(head, n);
+	do
+		n = read(fd, head, sizeof(head));
+	while (n < 0 && errno == EINTR);
+	close(fd);
+	return n > 0 && oom_snapshot_is(head, (size_t)n);
 }
 
 /* The predicted bytes of the same kind; what a recording cannot tell apart is added up in one

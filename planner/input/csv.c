@@ -123,9 +123,10 @@ static void feed(struct reader *r, struct csv_parser *p, const char *s, size_t n
 		const size_t k = nl ? (size_t)(nl - s) + 1 : n;
 
 		if (csv_parse(p, s, k, on_cell, on_row, r) != (size_t)k && !r->status)
-			r->status = oom_error_set(r->err, OOM_ERR_PARSE,
-						  "%s:%zu: malformed CSV: %s", r->file, r->line,
-						  csv_strerror(csv_error(p)));
+			r->status = csv_error(p) == CSV_ENOMEM ?
+					    oom_error_set(r->err, OOM_ERR_MEMORY, "out of host memory") :
+					    oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: malformed CSV: %s", r->file,
+							  r->line, csv_strerror(csv_error(p)));
 		r->line += nl != NULL;
 		s += k;
 		n -= k;
@@ -140,8 +141,9 @@ static enum oom_status finish(struct reader *r, struct csv_parser *p)
 	 * the rest of the file */
 	csv_set_opts(p, CSV_APPEND_NULL | CSV_STRICT | CSV_STRICT_FINI);
 	if (!r->status && csv_fini(p, on_cell, on_row, r))
-		r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s: ends inside a quoted cell",
-					  r->file);
+		r->status = csv_error(p) == CSV_ENOMEM ?
+				    oom_error_set(r->err, OOM_ERR_MEMORY, "out of host memory") :
+				    oom_error_set(r->err, OOM_ERR_PARSE, "%s: ends inside a quoted cell", r->file);
 	if (!r->status && !r->n_names)
 		r->status = oom_error_set(r->err, OOM_ERR_PARSE,
 					  "%s: empty: a header line was expected", r->file);

@@ -279,6 +279,7 @@ static enum oom_status hand_over(void *ctx, const struct oom_csv_row *row, struc
 	struct oom_plan plan = oom_plan_default();
 	struct oom_error why = {{0}};
 	const struct loaded *m;
+	enum oom_status st;
 
 	if (oom_megatron_row(row) || !oom_csv_cell(row, "model"))
 		return oom_error_set(err, OOM_ERR_INVALID, "%s:1: no column \"model\"", row->file);
@@ -287,8 +288,10 @@ static enum oom_status hand_over(void *ctx, const struct oom_csv_row *row, struc
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	if (!m->model)
 		why = m->err;
-	else
-		oom_run_plan(r->dir, row, &plan, &why);
+	st = m->model ? oom_run_plan(r->dir, row, &plan, &why) : m->status;
+	/* the fault of this process, not of the row */
+	if (st == OOM_ERR_MEMORY)
+		return oom_error_set(err, st, "%s", why.text);
 	return r->each(r->ctx,
 		       &(struct oom_run){.line = row->line,
 					 .name = oom_csv_cell(row, "model"),

@@ -245,6 +245,8 @@ enum oom_status oom_search(struct oom_evaluator *ev, const struct oom_model *mod
 	picks_release(&s->picks);
 	free(s->refused);
 	free(s);
+	if (oom_evaluator_starved(ev) && !st)
+		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	return st;
 }
 

@@ -10,15 +10,16 @@
 #define USUAL_NODE 8
 
 /* How many of this card a machine mostly has among the offers that come with the library, of machines with
- * four and more: single cards are let by the piece and say nothing of a node.  0: there is none. */
-static int64_t rented_node(const struct oom_gpu *gpu)
+ * four and more: single cards are let by the piece and say nothing of a node.  *node 0: there is none. */
+static enum oom_status rented_node(const struct oom_gpu *gpu, int64_t *node, struct oom_error *err)
 {
 	enum { LEAST = 4, MOST = 64 };
 	struct oom_offers offers = {0};
 	unsigned n[MOST + 1] = {0};
 	int64_t best = 0;
+	enum oom_status st = gpu ? oom_offers_load(&offers, err) : OOM_OK;
 
-	if (gpu && !oom_offers_load(&offers, NULL))
+	if (!st)
 		for (size_t i = 0; i < offers.n; i++) {
 			const struct oom_offer *o = &offers.items[i];
 
@@ -29,21 +30,23 @@ static int64_t rented_node(const struct oom_gpu *gpu)
 	for (int64_t k = LEAST; k <= MOST; k++)
 		best = n[k] && n[k] >= n[best] ? k : best;
 	oom_offers_release(&offers);
-	return best;
+	*node = best;
+	return st;
 }
 
-int64_t solved_node(const struct oom_solve_query *q, struct oom_solution *out)
+enum oom_status solved_node(const struct oom_solve_query *q, struct oom_solution *out, struct oom_error *err)
 {
 	const struct oom_plan *p = q->plan;
 	const bool asked = p->gpus_per_node || p->nodes > 1;
-	const int64_t rented = asked ? 0 : rented_node(q->gpu);
+	int64_t rented = 0;
+	const enum oom_status st = asked ? OOM_OK : rented_node(q->gpu, &rented, err);
 
 	out->node_from = asked ? OOM_NODE_ASKED : rented ? OOM_NODE_RENTED : OOM_NODE_GUESSED;
 	out->node = p->gpus_per_node ? p->gpus_per_node :
 		    asked	     ? p->gpus / p->nodes :
 		    rented	     ? rented :
 				       USUAL_NODE;
-	return out->node;
+	return st;
 }
 
 static int64_t tokens(const struct oom_model *m, const struct oom_plan *p)

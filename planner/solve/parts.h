@@ -20,8 +20,9 @@ struct solved {
 };
 /* By knob or alias; OOM_ERR_INVALID: it is none of them. */
 enum oom_status solved_find(const char *knob, const struct solved **out, struct oom_error *err);
-/* How many GPUs a node has: asked, as machines with this card are rented, or a guess; out is told which. */
-int64_t solved_node(const struct oom_solve_query *q, struct oom_solution *out);
+/* How many GPUs a node has: asked, as machines with this card are rented, or a guess; out is told, and
+ * which.  OOM_ERR_MEMORY. */
+enum oom_status solved_node(const struct oom_solve_query *q, struct oom_solution *out, struct oom_error *err);
 
 /* One question at work. */
 struct solver {

@@ -236,7 +236,14 @@ static enum oom_status solve(struct solver *s, const struct solved *what, struct
 	s->plain_batch = what->batch;
 	s->step = q->step ? q->step : what->step ? what->step(s->model, q->plan) : 1;
 	out->fewest = what->fewest;
-	s->node = what->fewest && (what->nodes || !q->step) ? solved_node(q, out) : 0;
+	if (what->fewest && (what->nodes || !q->step)) {
+		st = solved_node(q, out, s->err);
+		if (st)
+			return st;
+		s->node = out->node;
+	} else {
+		s->node = 0;
+	}
 	s->nodes = what->nodes;
 	if (what->evaluates)
 		s->plan.evaluates = OOM_EVALUATES_YES;
@@ -284,5 +291,7 @@ enum oom_status oom_solve(struct oom_evaluator *ev, const struct oom_model *mode
 	}
 	st = solve(&s, what, out);
 	free(s.found);
+	if (oom_evaluator_starved(ev) && !st)
+		st = oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 	return st;
 }

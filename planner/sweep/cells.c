@@ -275,9 +275,16 @@ static void price_cell(struct sweep_worker *w, const struct oom_sweep_options *o
 
 void sweep_price(struct sweep_worker *w, const struct oom_sweep_options *o)
 {
+	struct sweep_cell *c = &w->cell;
+
 	price_cell(w, o);
 	if (w->s->evaluations)
 		evaluation(w);
+	if (oom_evaluator_starved(w->ev)) {
+		c->ok = c->fits = false;
+		c->status = oom_error_set(&c->err, OOM_ERR_MEMORY, "out of host memory");
+		w->moved = true;
+	}
 }
 
 bool sweep_worker_init(struct sweep_worker *w, struct oom_sweep *s)

@@ -18,6 +18,7 @@ static const struct {
 		      "capacity of 79.15 GiB of which 1.50 GiB is free.\n"},
 	{"runs.csv", "model,micro_batch,seq_len\nGPT-2,1,128\nGPT-2,2,64\n"},
 	{"run.yaml", "model_name_or_path: gpt2\nper_device_train_batch_size: 4\nmax_length: 256\nbf16: true\n"},
+	{"train.py", "args = TrainingArguments(output_dir=\"out\", per_device_train_batch_size=4, bf16=True)\n"},
 	{"run.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 2\nseq_len = 2048\n"},
 };
 enum { FILES = sizeof(files) / sizeof(files[0]) };
@@ -26,15 +27,19 @@ const char *const fault_commands[] = {
 	"estimate --model GPT-2 --gpu T4",
 	"estimate --model GPT-2 --gpu T4 --json",
 	"estimate --runs runs.csv",
+	"estimate --runs runs.csv --gpu T4 --check",
+	"estimate --model T5-base --predict-with-generate --json",
 	"plan --model GPT-2 --gpu T4 --micro-batch 64",
 	"plan --model GPT-2 --gpu T4 --micro-batch 64 --json",
 	"explain --model GPT-2",
 	"solve micro-batch --model GPT-2 --gpu T4",
+	"solve gpus --model GPT-2-xl --gpu T4 --json",
 	"sweep --model GPT-2 --gpu T4 --axis micro-batch=1..3 -o out.csv",
 	("sweep --model GPT-2 --gpu T4 --axis micro-batch=1,2 --axis seq-len=64,128 --heatmap "
 	 "micro-batch,seq-len"),
 	"read run.yaml",
 	"read run.toml",
+	"read -- accelerate launch --num_processes 2 train.py --fp16",
 	"estimate --from run.yaml --model GPT-2 --gpu T4",
 	"plan --from run.yaml --model GPT-2 --gpu T4 --micro-batch 64 --emit patch",
 	"estimate --model GPT-2 --gpu T4 --lengths lognormal:300:0.5 --confidence 0.9",
