@@ -40,6 +40,8 @@ struct unit_rows {
  * to be freed and how many layers of the pass have been met. */
 struct own {
 	struct unit_rows rows;
+	bool runs;              /* the backward pass comes to it */
+	bool ahead;             /* gathered for a backward that has not come to it yet */
 	int32_t gathered_before, reduced_before;
 	size_t met;
 };
@@ -170,8 +172,6 @@ static void gather(struct oom_rewrite *w, size_t unit)
 	root->gathered_before = r->gathered;
 }
 
-/* ---- backward ---- */
-
 /* FSDP1 prefetches a unit that has made its pre-backward hooks (_runtime_utils.py _get_handle_to_prefetch:
  * _needs_pre_backward_unshard), which hang on outputs that need a gradient.  Under reentrant checkpointing the
  * forward's do not, and the unit before has not been run again yet: nothing is gathered ahead.  When it asks for one
@@ -183,36 +183,44 @@ static bool prefetches(const struct oom_rewrite *w, enum oom_prefetch when)
 			       w->plan->backward_prefetch == (int64_t)when && !oom_ckpt_around_units(w->plan);
 }
 
-/* Its parameters are there when its backward pass begins: the first unit's because the root asked for them. */
-static bool gathered_ahead(const struct oom_rewrite *w, bool first)
+static void start(struct oom_rewrite *w, const struct unit_rows *r)
 {
-	return prefetches(w, OOM_PREFETCH_PRE) || (!first && prefetches(w, OOM_PREFETCH_POST));
+	if (copies_out(w))
+		oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
+	else
+		gather_flat(w, r);
 }
 
+/* FSDP2 prefetches the unit that ran before this one, its backward needed or not (_fsdp_param_group.py
+ * _backward_prefetch: "mistargeted prefetches"); FSDP1 only one whose is. */
+static void prefetch(struct oom_rewrite *w, size_t unit, enum oom_prefetch when)
+{
+	struct own *ahead = (struct own *)w->own + unit;
+
+	if (!unit || !prefetches(w, when) || (!copies_out(w) && !ahead->runs))
+		return;
+	start(w, rows_of(w, unit));
+	ahead->ahead = true;
+}
+
+/* Units whose backward is not needed are passed over: what comes next then was not gathered ahead. */
 static void gather_again(struct oom_rewrite *w, size_t unit)
 {
-	struct own *root = w->own;
+	struct own *root = w->own, *mine = root + unit;
 	const struct unit_rows *r = rows_of(w, unit);
-	const bool first = !root->met++, apart = copies_out(w);
-	/* prefetched while this unit runs; there is none before the first layer */
-	const struct unit_rows *next = unit > 1 && prefetches(w, OOM_PREFETCH_PRE) ? rows_of(w, unit - 1) : NULL;
 
-	if (first)
+	if (!root->met++)
 		give(w, &root->gathered_before);
 	if (!reshards(w))
 		return;
-	if (first && apart)
-		oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
-	else if (!gathered_ahead(w, first))
-		gather_flat(w, r);
-	if (apart) {
+	if (!mine->ahead)
+		start(w, r);
+	mine->ahead = false;
+	if (copies_out(w)) {
 		oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
 		oom_rewrite_event(w, r->gathered, OOM_EV_FREE);
 	}
-	if (next && apart)
-		oom_rewrite_event(w, next->gathered, OOM_EV_ALLOC);
-	else if (next)
-		gather_flat(w, next);
+	prefetch(w, unit - 1, OOM_PREFETCH_PRE);
 }
 
 /* FSDP1 (_post_backward_hook): the gradients are joined to a flat one, which is cast where it is reduced in another
@@ -226,8 +234,8 @@ static void reduce_flat(struct oom_rewrite *w, size_t unit, const struct unit_ro
 	if (!r->again || reshards(w))
 		oom_rewrite_event(w, r->params, OOM_EV_FREE);
 	oom_free_waiting(w, (uint32_t)unit);
-	if (unit > 1 && reshards(w) && prefetches(w, OOM_PREFETCH_POST))
-		gather_flat(w, rows_of(w, unit - 1));
+	if (unit && reshards(w))
+		prefetch(w, unit - 1, OOM_PREFETCH_POST);
 	oom_rewrite_event(w, r->input, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->output, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->shard, OOM_EV_ALLOC);
@@ -269,12 +277,20 @@ static void reduce(struct oom_rewrite *w, size_t unit)
 
 /* ---- the hooks ---- */
 
-/* The root's hook runs on the loss, before the loss's own derivative, and prefetches the unit that ran before it
- * (_runtime_utils.py _pre_backward_hook): the last layer is whole beside the gradient of the logits. */
+/* FSDP1's root has its hook on the loss and prefetches the unit that ran before it (_runtime_utils.py
+ * _pre_backward_hook): the last layer is whole beside the gradient of the logits. */
 static void gather_last(struct oom_rewrite *w)
 {
-	if (!copies_out(w) && reshards(w) && prefetches(w, OOM_PREFETCH_PRE) && w->from->n_units)
-		gather_flat(w, rows_of(w, w->from->n_units));
+	const struct oom_stream *s = &w->from->streams[OOM_STREAM_BWD];
+	struct own *own = w->own;
+
+	for (size_t u = 0; u <= w->from->n_units; u++)
+		own[u].runs = own[u].ahead = false;
+	for (size_t k = 0; k < s->n; k++)
+		if (oom_ev_is_unit(s->ev[k]))
+			own[oom_ev_unit(s->ev[k]) + 1].runs = true;
+	if (!copies_out(w) && reshards(w))
+		prefetch(w, w->from->n_units, OOM_PREFETCH_PRE);
 }
 
 static void begin(struct oom_rewrite *w)
@@ -316,6 +332,10 @@ static void end(struct oom_rewrite *w)
 	if (w->stream == OOM_STREAM_BWD) {
 		give(w, &root->gathered_before);        /* a model without layers */
 		reduce(w, 0);
+		/* prefetched, and nothing came for it: cleared when the backward is through (finalize_backward) */
+		for (size_t u = 1; u <= w->from->n_units; u++)
+			if (root[u].ahead)
+				oom_rewrite_event(w, rows_of(w, u)->gathered, OOM_EV_FREE);
 		oom_fsdp_let_go(w);
 		return;
 	}
