@@ -215,6 +215,8 @@ static void units_passed_over(void **state)
 		q.engine = i & 2 ? OOM_ENGINE_FSDP1 : OOM_ENGINE_FSDP2;
 		q.objective = i & 1 ? OOM_METHOD_CONTRASTIVE : OOM_METHOD_SFT;
 		q.lora_r = i & 4 ? 0 : 8;
+		if (q.lora_r)
+			snprintf(q.lora_targets, sizeof(q.lora_targets), "q_proj+v_proj");
 		q.train_last = i & 4 ? 1 : 0;
 		e = price_plan(json, &q);
 		if (e.end[OOM_PHASE_BWD2] < e.end[OOM_PHASE_OPT2] || e.end[OOM_PHASE_OPT2] < e.peak[OOM_PHASE_LOAD])
