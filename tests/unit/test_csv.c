@@ -84,17 +84,12 @@ static void what_is_no_table(void **state)
 {
 	static const struct {
 		const char *text, *says;
-		size_t size;            /* of a text with NUL bytes in it; 0: up to the first */
 	} cases[] = {
-		{"", "t.csv: empty: a header line was expected", 0},
-		{"\n\n", "t.csv: empty: a header line was expected", 0},
-		{"a,b\n1,2,3\n", "t.csv:2: 3 cells, but the header names 2 columns", 0},
-		{"a,b\n1,2\n\n1,2,3\n", "t.csv:4: 3 cells, but the header names 2 columns", 0},
-		{"a,b\n\"1,2\n3,4\n", "t.csv: ends inside a quoted cell", 0},
-		/* cut off at the NUL byte, "2\0" "5" would read as 2 */
-		{"a,b\n1,2\0" "5\n", "t.csv:2: a NUL byte in a cell", 10},
-		{"\xff\xfe" "a\0,\0b\0\n\0", "t.csv:1: the file is in UTF-16: save it as UTF-8", 10},
-		{"\xfe\xff\0a\0,\0b\0\n", "t.csv:1: the file is in UTF-16: save it as UTF-8", 10},
+		{"", "t.csv: empty: a header line was expected"},
+		{"\n\n", "t.csv: empty: a header line was expected"},
+		{"a,b\n1,2,3\n", "t.csv:2: 3 cells, but the header names 2 columns"},
+		{"a,b\n1,2\n\n1,2,3\n", "t.csv:4: 3 cells, but the header names 2 columns"},
+		{"a,b\n\"1,2\n3,4\n", "t.csv: ends inside a quoted cell"},
 	};
 
 	(void)state;
@@ -102,9 +97,31 @@ static void what_is_no_table(void **state)
 		struct seen s = {.text = ""};
 		struct oom_error err = {{0}};
 
-		assert_int_equal(oom_csv_parse(cases[i].text, cases[i].size ? cases[i].size : strlen(cases[i].text),
-					       "t.csv", on_row, &s, &err),
+		assert_int_equal(oom_csv_parse(cases[i].text, strlen(cases[i].text), "t.csv", on_row, &s, &err),
 				 OOM_ERR_PARSE);
+		assert_string_equal(err.text, cases[i].says);
+	}
+}
+
+/* Cut off at the NUL byte, the first would read as 2; Excel's "Unicode text" is UTF-16. */
+static void bytes_of_no_text(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t size;
+		const char *says;
+	} cases[] = {
+		{"a,b\n1,2\0" "5\n", 10, "t.csv:2: a NUL byte in a cell"},
+		{"\xff\xfe" "a\0,\0b\0\n\0", 10, "t.csv:1: the file is in UTF-16: save it as UTF-8"},
+		{"\xfe\xff\0a\0,\0b\0\n", 10, "t.csv:1: the file is in UTF-16: save it as UTF-8"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct seen s = {.text = ""};
+		struct oom_error err = {{0}};
+
+		assert_int_equal(oom_csv_parse(cases[i].text, cases[i].size, "t.csv", on_row, &s, &err), OOM_ERR_PARSE);
 		assert_string_equal(err.text, cases[i].says);
 	}
 }
@@ -250,6 +267,7 @@ int main(void)
 		cmocka_unit_test(rows_as_rfc_4180_has_them),
 		cmocka_unit_test(a_cell_by_its_column),
 		cmocka_unit_test(what_is_no_table),
+		cmocka_unit_test(bytes_of_no_text),
 		cmocka_unit_test(bounds),
 		cmocka_unit_test(a_row_that_is_refused),
 		cmocka_unit_test(a_file_that_is_not_there),
