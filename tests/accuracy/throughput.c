@@ -96,7 +96,7 @@ static bool cross_limits(const struct score *s, double pairs, double median_effe
 {
 	return (int)hold("cross: median", s->median, 0.95, 1.05) & (int)hold("cross: within 1.25", s->nearer, 0.85, 1) &
 	       (int)hold("cross: within 1.5", s->near, 0.95, 1) & (int)hold("cross: interval", s->held, 0.85, 1) &
-	       (int)hold("cross: pairs", pairs, 0.85, 1) & (int)hold("cross: effects", median_effect, 0, 0.06);
+	       (int)hold("cross: pairs", pairs, 0.85, 1) & (int)hold("cross: effects", median_effect, 0, 0.065);
 }
 
 static void print_rows(void)

@@ -30,16 +30,16 @@ static const struct oom_card_class classes[] = {
 	{"intel", NULL, 0, false, true, "Gaudi", 0.77, 0.965, 0.48, 0.90, 0, 0, 0.25, 22, 12, 37 * GB, 2},
 	/* one source: two TITAN Xp under fp16 autocast, which have no units for it */
 	{"nvidia", NULL, 3, false, false, "before Volta", 0.50, 0.06, 0.50, 0.75, 32, 56, 1, 22, 12, 3 * GB, 1},
-	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 22, 12, 3.1 * GB, 6},
-	{"nvidia", NULL, 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 22, 12, 3 * GB, 1},
+	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 22, 12, 3.1 * GB, 7},
+	{"nvidia", NULL, 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 22, 12, 3 * GB, 2},
 	/* Attention: FlashAttention reaches 25 to 40 % of its peak, FlashAttention-2 50 to 73 % (Dao 2023, arXiv:2307.08691, abstract), which
 	 * are 0.34 to 0.55 and 0.69 to 1.0 of what products sustain; rows say "flash" of either.  0.58 is between them, and how far the
 	 * one or the other is from it is in the interval (interval.c). */
-	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 12, 25 * GB, 22},
+	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 12, 25 * GB, 24},
 	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 22, 12, 3 * GB, 6},
 	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.400, 0.714, 0.944, 48, 128, 0.25, 22, 12, 3 * GB, 9},
-	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 12, 50 * GB, 19},
-	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 12, 50 * GB, 4},
+	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 12, 50 * GB, 21},
+	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 12, 50 * GB, 5},
 	/* One source, an RTX 5090 and an RTX PRO 6000 (data/throughput.csv, rp-rtx-*): 0.80 of the data sheet's tensor cores over a whole step
 	 * of GPT-2, as clocks go above the 2.4 GHz that it is stated at.  Attention and memory are Ada's. */
 	{"nvidia", NULL, 12, false, false, "Blackwell without HBM", 1.050, 0.640, 0.714, 0.944, 48, 170, 0.25, 22, 12, 3 * GB, 1},
@@ -149,13 +149,13 @@ static double sustained(const struct oom_gpu *gpu, double units, double per_watt
 
 /* How much faster products are in fewer bits, and what casting an element that they read takes: row-wise and later
  * recipes with the casts in it, from end-to-end effects (row-wise 0.92 to 1.05; Megatron-Bridge MXFP8 1.16, NVFP4 1.04 over
- * that). Tensor-wise on Hopper they are twice as fast, and each element is read in 16 bits and written in 8, for two products
+ * that). Tensor-wise on Hopper they are 1.8 times as fast, and each element is read in 16 bits and written in 8, for two products
  * in two orders: 4 bytes, less where torch.compile casts within other kernels. So the gain grows with a layer's width:
  * torchtitan publishes 1.28 for 8B and 1.62 for 405B, llm-foundry 1.35, NVIDIA's DGX Cloud 1.3. */
 static const struct narrower {
 	double times, cast;
 } narrower[] = {
-	[OOM_FP8_NONE] = {1, 0}, [OOM_FP8_TENSORWISE] = {2, 4}, [OOM_FP8_ROWWISE] = {1.05, 0},
+	[OOM_FP8_NONE] = {1, 0}, [OOM_FP8_TENSORWISE] = {1.8, 4}, [OOM_FP8_ROWWISE] = {1.05, 0},
 	[OOM_FP8_BLOCKWISE] = {1.3, 0}, [OOM_FP8_MXFP8] = {1.35, 0}, [OOM_FP8_NVFP4] = {1.5, 0},
 };
 

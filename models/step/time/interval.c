@@ -18,9 +18,10 @@ double oom_step_time_interval(const struct oom_plan *p)
 
 static double unknown_class(const struct oom_card_class *c)
 {
-	/* nobody's rows: a generation of a maker whose others are known, or another maker's cards */
+	/* nobody's rows: a generation of a maker whose others are known (0.54, 0.66 and 2.06 came out where the only source of
+	 * one was left out), by benchmarks of its parts, or another maker's cards */
 	if (!c->sources)
-		return *c->vendor ? 0.40 : 0.80;
+		return !*c->vendor ? 0.80 : c->benched ? 0.40 : 0.60;
 	return c->sources >= 4 ? 0.12 : c->sources == 3 ? 0.25 : c->sources == 2 ? 0.28 : 0.30;
 }
 
@@ -60,19 +61,28 @@ static double launched(const double part[OOM_TIME_PART_COUNT], double total)
 	return (1 - r * r * r * r) * both / total;
 }
 
-double oom_time_spread(const struct oom_card_class *c, const struct oom_plan *p, const struct oom_gpu *gpu,
-		       const double part[OOM_TIME_PART_COUNT], double total)
+/* How a step may miss: code that nobody tuned, a slow host or network and evaluations in between make it slower, and nothing
+ * makes it faster as often.  Of 45 published rows that were priced before anything was changed for them (README.md, the
+ * thirteenth set) 9 take 1.25 times as long as predicted or more and none so much less, now that two faults are mended; with
+ * the spread alone 82 % of them are in the interval, with these 87 %, and sources left out of a fit go from 91 to 92 %. */
+#define SLOWER 1.4
+#define QUICKER 0.9
+
+void oom_time_interval(const struct oom_card_class *c, const struct oom_plan *p, const struct oom_gpu *gpu,
+		       struct oom_step_time *t)
 {
 	const double class = unknown_class(c);
-	double sum = SCATTER * SCATTER + class * class;
+	double sum = SCATTER * SCATTER + class * class, spread;
 
 	if (p->nodes > 1)
 		sum += OVER_NODES * OVER_NODES;
-	for (int i = 0; i < OOM_TIME_PART_COUNT && total > 0; i++) {
-		const double share = i == OOM_TIME_LAUNCHES ? launched(part, total) : part[i] / total,
+	for (int i = 0; i < OOM_TIME_PART_COUNT && t->total_s > 0; i++) {
+		const double share = i == OOM_TIME_LAUNCHES ? launched(t->part_s, t->total_s) : t->part_s[i] / t->total_s,
 			     u = guess(p, gpu, (enum oom_time_part)i) * share;
 
 		sum += u * u;
 	}
-	return exp(sqrt(sum));
+	spread = sqrt(sum);
+	t->low_s = t->total_s * exp(-QUICKER * spread);
+	t->high_s = t->total_s * exp(SLOWER * spread);
 }

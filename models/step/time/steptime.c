@@ -256,7 +256,7 @@ struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const stru
 	const double board = (double)p->gpus / (double)(p->nodes > 0 ? p->nodes : 1);
 	struct oom_time_step s = {p, e, &e->work, {0}, (double)p->grad_accum, domain(p, gpu, board), board,
 			 gpu ? (double)gpu->capacity_bytes - (double)e->overall_peak : 0, t.part_s};
-	double bound[OOM_BOUND_COUNT] = {0}, computing, factor;
+	double bound[OOM_BOUND_COUNT] = {0}, computing;
 
 	oom_speed_as(c, gpu, p, &s.speed);
 	computing = compute(&s);
@@ -275,9 +275,7 @@ struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const stru
 				  (double)oom_plan_data_parallel(p) / t.total_s;
 		t.mfu = e->work.model_flops * s.times / t.total_s / s.speed.peak;
 	}
-	factor = oom_time_spread(c, p, gpu, t.part_s, t.total_s);
-	t.low_s = t.total_s / factor;
-	t.high_s = t.total_s * factor;
+	oom_time_interval(c, p, gpu, &t);
 	return t;
 }
 

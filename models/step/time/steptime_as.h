@@ -11,8 +11,8 @@ struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const stru
 /* Bytes that kernels beside the products move in a micro-step; cast_bytes: of an element that products read in 8 bits. */
 double oom_moved_bytes(const struct oom_plan *plan, const struct oom_work *work, double cast_bytes);
 
-/* interval.c: by what factor a step that takes `total` seconds, so many of them in each part, may take longer or less. */
-double oom_time_spread(const struct oom_card_class *c, const struct oom_plan *plan, const struct oom_gpu *gpu,
-		       const double part[OOM_TIME_PART_COUNT], double total);
+/* interval.c: sets low_s and high_s of a step whose parts are known. */
+void oom_time_interval(const struct oom_card_class *c, const struct oom_plan *plan, const struct oom_gpu *gpu,
+		       struct oom_step_time *t);
 
 #endif
