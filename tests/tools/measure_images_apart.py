@@ -80,6 +80,13 @@ def encoded(cfg, b, s, n, dt):
     return pixels(tokens(b, s, n, (side // 32) ** 2 + 1), dt, b * n, 3, side, side)
 
 
+def put(cfg, b, s, n, dt):
+    """Where the features go is a mask of its own (KOSMOS-2)."""
+    d = flat(cfg.latent_query_num)(cfg, b, s, n, dt)
+    row = d["input_ids"][0].tolist()
+    return dict(d, image_embeds_position_mask=torch.tensor([[int(x == IMAGE) for x in row]] * b))
+
+
 def stills(cfg, b, s, n, dt):
     """Images of a type that takes videos as well (Video-LLaVA)."""
     d = flat(GRID ** 2)(cfg, b, s, n, dt)
@@ -129,13 +136,18 @@ def mapped():
     model("florence2", encoded, text, sees, image_token_id=IMAGE)
 
 
+def latent():
+    model("kosmos-2", put, dict(model_type="kosmos_2_text_model", embed_dim=256, layers=3, ffn_dim=512, attention_heads=4),
+          dict(VIT, model_type="kosmos_2_vision_model"), latent_query_num=16)
+
+
 def towerless():
     model("fuyu", patches, dict(model_type="persimmon", num_key_value_heads=4), None, image_token_id=IMAGE,
           patch_size=PATCH, image_size=SIDE, hidden_size=256)
 
 
 def main():
-    for table in (moving, asked, windowed, mapped, towerless):
+    for table in (moving, asked, windowed, mapped, latent, towerless):
         table()
     kernels_refuse_strides()
     backend = images.prepared()

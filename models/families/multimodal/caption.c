@@ -15,6 +15,7 @@ struct caption_kind {
 	bool unscaled;          /* scores are not scaled (T5) */
 	bool inner_norm;        /* a norm before the attention's output projection */
 	bool ff_norm;           /* a norm inside the feed-forward */
+	bool sines;             /* words are scaled, positions a buffer; both dropped out twice (KOSMOS) */
 	bool learned;           /* learned positions ... */
 	uint64_t more;          /* ... so many more than the config says (mBART) */
 	bool embed_norm, final_norm;
@@ -30,8 +31,8 @@ static const struct caption_kind
 	blip = {.q = "query", .k = "key", .v = "value", .o = "dense", .up = "dense", .down = "dense",
 		.post = true, .cross = true, .learned = true, .embed_norm = true, .transform = true,
 		.head_bias = true},
-	kosmos_2 = {KOSMOS, .inner_norm = true, .ff_norm = true},
-	kosmos_2_5 = {KOSMOS, .ff_norm = true, .segments = true},
+	kosmos_2 = {KOSMOS, .sines = true, .inner_norm = true, .ff_norm = true},
+	kosmos_2_5 = {KOSMOS, .sines = true, .ff_norm = true, .segments = true},
 	pix2struct = {.q = "query", .k = "key", .v = "value", .o = "output", .up = "wi_0",
 		      .down = "wo", .cross = true, .gated = true, .unscaled = true,
 		      .final_norm = true},
@@ -116,12 +117,13 @@ static void idle_cross_attention(struct oom_tape *t, const struct oom_arch *a)
 	oom_weights_end(t, &idle);
 }
 
-static struct oom_val caption_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
-					struct oom_val x)
+static struct oom_val caption_attention(struct oom_frame *layer, const struct oom_decoder_layer *l, struct oom_val x)
 {
 	const struct caption_kind *k = kind_of(l->a);
+	struct oom_tape *t = layer->t;
 	struct oom_attn at = oom_attn_of(t, l->a);
 
+	at.caller = k->sines ? layer : NULL;    /* hidden_states, _ = self.self_attn(...) */
 	at.mask = l->mask;
 	at.causal = oom_is_none(l->mask);
 	at.softmax_as_is = at.no_cast_back = true;
@@ -164,15 +166,28 @@ static struct oom_val caption_block(struct oom_tape *t, const void *ctx, uint32_
 
 	(void)i;
 	h = post ? x : oom_norm(t, a->norm, "self_attn_layer_norm", x, 0);
-	h = oom_op_dropout(t, caption_attention(t, l, h), a->dropout);
+	h = oom_op_dropout(t, caption_attention(&f, l, h), a->dropout);
 	x = oom_op_add(t, h, x);
 	x = oom_name(&f, post ? oom_norm(t, a->norm, "LayerNorm", x, 0) : x);
 	if (kind_of(a)->cross)
 		idle_cross_attention(t, a);
 	h = post ? x : oom_norm(t, a->norm, "final_layer_norm", x, 0);
 	h = oom_op_dropout(t, feed_forward(t, a, h), a->dropout);
-	x = oom_op_add(t, h, oom_take(&f, x));
+	x = oom_leave(&f, oom_op_add(t, h, oom_take(&f, x)));
 	return post ? oom_norm(t, a->norm, "LayerNorm", x, 0) : x;
+}
+
+/* forward_embedding: a row of a table of sines for every token, which needs no gradient. */
+static struct oom_val with_sines(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	struct oom_frame f = {.t = t};
+	struct oom_val places;
+
+	oom_buffer(t, (a->max_positions + 2) * a->d_model, oom_loaded_dtype(t->plan));
+	x = oom_name(&f, oom_op_unary(t, OOM_SCALE, x));
+	places = oom_name(&f, oom_new(t, "index_select", t->m_bs, D(a->d_model), oom_loaded_dtype(t->plan)));
+	x = oom_name(&f, oom_op_add(t, x, places));
+	return oom_leave(&f, oom_op_dropout(t, x, a->dropout));
 }
 
 static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, struct oom_val *word)
@@ -183,6 +198,8 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	t->scope = "word_embeddings";
 	*word = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_input_grads(t, oom_op_embedding_param(t, *word, ids, a->vocab, D(a->d_model)));
+	if (k->sines)
+		x = with_sines(t, a, x);
 	if (k->learned) {
 		ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 		ids = oom_op_embedding(t, "position_embeddings", ids, a->max_positions + k->more,
@@ -206,7 +223,12 @@ static struct oom_val caption_model(struct oom_tape *t, const struct oom_arch *a
 	struct oom_frame f = {.t = t};
 	struct oom_val x = embeddings(t, a, word);
 
-	l.mask = oom_name_shared(&f, oom_make_eager_mask(t, (enum oom_dtype)x.dt));
+	/* one mask for all sequences, spread, where none of them is padded (_prepare_decoder_attention_mask) */
+	if (kind_of(a)->sines && !t->plan->padding_mask && t->plan->attn != OOM_ATTN_FLASH)
+		l.mask = oom_new(t, "causal mask", oom_mono_mul(t, t->m_s, t->m_s), D(1), (enum oom_dtype)x.dt);
+	else
+		l.mask = oom_make_eager_mask(t, (enum oom_dtype)x.dt);
+	l.mask = oom_name_shared(&f, l.mask);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, caption_block, &l, x);
 	x = oom_leave(&f, x);
 	return kind_of(a)->final_norm ? oom_norm(t, a->norm, "layer_norm", x, 0) : x;
@@ -215,6 +237,7 @@ static struct oom_val caption_model(struct oom_tape *t, const struct oom_arch *a
 static struct oom_val caption_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct caption_kind *k = kind_of(a);
+	const bool fed = t->merge != NULL;      /* with features, which the model has taken when it returns */
 	struct oom_frame f = {.t = t};
 	struct oom_val word, x = caption_model(t, a, &word);
 
@@ -227,8 +250,8 @@ static struct oom_val caption_step(struct oom_tape *t, const struct oom_arch *a)
 	if (k->transform && !a->tie)            /* predictions.bias beside the decoder's */
 		oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED);
 	x = oom_causal_lm_loss(t, a, x);
-	t->warning = "this class trains on images alone: what their features need in a step is not "
-		     "counted";
+	if (!fed)
+		t->warning = "this class trains on images alone: what their features need in a step is not counted";
 	return oom_leave(&f, x);
 }
 

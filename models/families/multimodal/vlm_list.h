@@ -41,7 +41,7 @@ COMPOSITION("instructblipvideo", TEXT_VISION_QFORMER, oom_emit_instructblip_vide
 COMPOSITION("internvl", TEXT_VISION, oom_emit_internvl, OOM_VLM_RUNS | OOM_VLM_EXACT)
 REMOTE("internvl_chat", LLM_VISION, oom_emit_internvl, OOM_VLM_RUNS)
 COMPOSITION("janus", TEXT_VISION_VQ, oom_emit_janus, OOM_VLM_RUNS | OOM_VLM_EXACT)
-COMPOSITION("kosmos-2", TEXT_VISION, oom_emit_kosmos, 0)
+COMPOSITION("kosmos-2", TEXT_VISION, oom_emit_kosmos, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_FIRST)
 COMPOSITION("kosmos-2.5", TEXT_VISION, oom_emit_kosmos25, 0)
 COMPOSITION("lfm2_vl", TEXT_VISION, oom_emit_lfm2, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("lighton_ocr", TEXT_VISION, oom_emit_lighton, OOM_VLM_RUNS | OOM_VLM_EXACT)

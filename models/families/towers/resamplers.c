@@ -1,6 +1,7 @@
 /* What makes a few tokens of an image's many, as weights alone (weights.h): Q-Formers and learned queries.
  * Reference: transformers 5.12, the classes named at each table. */
 #include "blocks/image.h"
+#include "projector.h"
 #include "resamplers.h"
 #include "vision.h"
 #include "weights.h"
@@ -99,29 +100,50 @@ struct oom_val oom_emit_aria(struct oom_emit *e)
 	return oom_none();
 }
 
-/* Kosmos2ImageToTextProjection: learned queries attend to the image. */
-static struct oom_val kosmos(struct oom_emit *e, uint64_t from)
+/* Kosmos2ImageToTextProjection: learned queries attend to the image and to themselves, written as the text's attention.
+ * The weights are returned, and held as long as the features. */
+static struct oom_val kosmos(struct oom_emit *e, struct oom_val x)
 {
-	static const struct oom_weight_row projection[] = {
-	ALONE("latent_query", MOST, H), LINEAR("dense", FROM, H, YES),
-			LINEAR("k_proj", H, H, YES),
-	LINEAR("v_proj", H, H, YES), LINEAR("q_proj", H, H, YES),
-			LINEAR("out_proj", H, H, YES),
-		OOM_WEIGHTS_END};
+	struct oom_tape *t = e->t;
+	const uint64_t n = oom_read_count(&e->outer, "latent_query_num", 1), keys = oom_mono_now(t, e->m_len) + n;
+	const struct oom_dim d = {e->a->d_model, "d_model"};
+	struct oom_attn at = oom_attn_of(t, e->a);
+	struct oom_frame f = {.t = t};
+	struct oom_val latents;
 
-	oom_weight_rows(e->t, projection,
-			(const uint64_t[]){[YES] = 1, [H] = e->a->d_model, [FROM] = from,
-					   [MOST] = oom_read_count(&e->outer, "latent_query_num",
-								   1)});
-	return oom_none();
+	t->token_mask += e->merged;             /* image_embeds_position_mask */
+	t->scope = "image_to_text_projection";
+	x = oom_name(&f, oom_project(e, "dense", oom_normalize(t, x, 1), d.n, true));
+	oom_tower_tokens(e, n);
+	t->selection.part = OOM_PART_PROJECTOR;
+	t->scope = "image_to_text_projection";
+	latents = oom_op_view(t, oom_param(t, "latent_query", n, d.n, 0), oom_len_const(t, OOM_MONO_ONE, n), d);
+	latents = oom_op_expand(t, latents, e->m_tokens, d);
+	latents.perm = oom_cond_above(t, e->m_images, 1);
+	if (latents.node <= -2)                 /* no leaf any more, whose cast autocast would keep */
+		latents.node = -1;
+	latents = oom_name(&f, latents);
+	at.kv_from = oom_name(&f, oom_op_cat_into(t, x, latents, oom_len_const(t, e->m_images, keys), d));
+	at.caller = e->output ? e->output : &f;
+	at.causal = false;
+	at.softmax_as_is = at.no_cast_back = at.scale_after = true;
+	at.q = "q_proj";
+	at.k = "k_proj";
+	at.v = "v_proj";
+	at.o = "out_proj";
+	at.mq = e->m_tokens;
+	at.mk = oom_len_const(t, e->m_images, keys);
+	at.sk = oom_len_const(t, OOM_MONO_ONE, keys);
+	x = oom_attention(t, &at, latents);
+	t->selection.part = OOM_PART_TOWER;
+	return oom_leave(&f, x);
 }
 
 struct oom_val oom_emit_kosmos(struct oom_emit *e)
 {
 	struct oom_tower w;
 
-	oom_tower_weights(e, 1, &w);
-	return kosmos(e, w.d);
+	return kosmos(e, oom_tower_part(e, 1, &w));
 }
 
 /* ---- Pix2StructVisionModel, Kosmos2_5VisionModel: RMS norms, gated feed-forwards, rows and columns
@@ -163,8 +185,14 @@ struct oom_val oom_emit_pix2struct(struct oom_emit *e)
 
 struct oom_val oom_emit_kosmos25(struct oom_emit *e)
 {
-	return kosmos(e, pix_tower(e, (const char *const[]){"max_num_patches", "head_dim",
-							    "intermediate_size"}));
+	static const struct oom_weight_row projection[] = {
+	ALONE("latent_query", MOST, H), LINEAR("dense", FROM, H, YES), LINEAR("k_proj", H, H, YES), LINEAR("v_proj", H, H, YES),
+	LINEAR("q_proj", H, H, YES), LINEAR("out_proj", H, H, YES), OOM_WEIGHTS_END};
+	const uint64_t from = pix_tower(e, (const char *const[]){"max_num_patches", "head_dim", "intermediate_size"});
+
+	oom_weight_rows(e->t, projection, (const uint64_t[]){[YES] = 1, [H] = e->a->d_model, [FROM] = from,
+							     [MOST] = oom_read_count(&e->outer, "latent_query_num", 1)});
+	return oom_none();
 }
 
 /* ---- merging of neighbours ---- */

@@ -331,6 +331,8 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	}
 	oom_forget_shared(&f);
 	t->scope = "vision tower";
+	if (w->held && e->output)
+		x = oom_name(e->output, x);
 	if (w->post_norm && w->raw)
 		oom_weight_norm(t, named(w->post, "post_layernorm"), w->d, w->norm == OOM_NORM_LAYER);
 	else if (w->post_norm)

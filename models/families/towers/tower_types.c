@@ -25,6 +25,8 @@
 
 static const struct oom_tower
 	clip = {CLIP, NUMBERED, .pre = "pre_layrnorm", .place_ids = true, .o = "out_proj"},
+	kosmos = {CLIP, NUMBERED, .pre = "pre_layrnorm", .place_ids = true, .o = "out_proj", .softmax_as_is = true,
+		  .returned = true, .held = true},
 	llama4 = {CLIP, .norms = {"input_layernorm", "post_attention_layernorm"}, .pre = "layernorm_pre",
 		  .post = "layernorm_post", .patch_last = true, .unfolds = true, .rope = true, .complex = true, .o = "o_proj"},
 	siglip = {SIGLIP, .learned = true, .o = "out_proj"},
@@ -123,7 +125,7 @@ static const struct tower_type {
 	void (*read)(struct oom_tower *w, struct oom_reader *r);
 } towers[] = {
 	{"clip_vision_model", &clip, NULL}, {"git_vision_model", &clip, NULL},
-	{"kosmos_2_vision_model", &clip, NULL}, {"idefics_vision", &clip, NULL},
+	{"kosmos_2_vision_model", &kosmos, NULL}, {"idefics_vision", &clip, NULL},
 	{"siglip_vision_model", &siglip_pooled, read_siglip},
 	{"siglip2_vision_model", &siglip2, read_siglip2}, {"idefics2_vision", &idefics, NULL},
 	{"idefics3_vision", &idefics, NULL}, {"smolvlm_vision", &idefics, NULL},

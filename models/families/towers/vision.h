@@ -88,6 +88,7 @@ struct oom_tower {
 	bool pre_norm, post_norm;
 	bool norm_first;                /* before the positions */
 	bool returned;          /* the pooled state of the class token is returned beside all others, and held */
+	bool held;              /* so are the last layer's states, from before the norm */
 	bool softmax_as_is;                     /* scores are not cast to fp32 */
 	bool pool;                              /* SigLIP's attention pooling,
 		which image features do not use */
