@@ -62,6 +62,17 @@ def heard(n_window, each):
     return batch
 
 
+def conformed(cfg, b, s, seconds, dt):
+    """Pairs of frames as rows, of which window_size become window_size / downsample_rate features (Granite)."""
+    rows = 50 * seconds
+    n = -(-rows // cfg.window_size) * (cfg.window_size // cfg.downsample_rate)
+    FEATURES["of each"] = [n]
+    d = tokens(b, s, 1, n)
+    d["input_features"] = torch.rand(b, rows, 2 * MELS).to(dt)
+    d["input_features_mask"] = torch.tensor([[True] * n] * b)
+    return d
+
+
 def chunks_are_known():
     """How recordings are cut is read from their lengths, which the emulation does not hold."""
     import transformers.models.qwen2_5_omni.modeling_qwen2_5_omni as two
@@ -93,7 +104,8 @@ def eighths(frames):
 
 
 def model(name, batch, text, audio, **config):
-    MODELS[name] = (dict(config, model_type=name, text_config=dict(TEXT, **text), audio_config=audio), batch)
+    hears = dict(audio_config=audio) if audio else {}
+    MODELS[name] = (dict(config, **hears, model_type=name, text_config=dict(TEXT, **text)), batch)
 
 
 model("qwen2_audio", windows("feature_attention_mask", pooled), dict(model_type="qwen2"),
@@ -109,6 +121,12 @@ model("glmasr", windows("input_features_mask", quarters), dict(model_type="llama
            max_position_embeddings=FRAMES // 2), audio_token_id=IMAGE)
 model("musicflamingo", windows("input_features_mask", pooled), dict(model_type="qwen2"),
       dict(NAMED, model_type="audioflamingo3_encoder"), audio_token_id=IMAGE)
+model("granite_speech", conformed, dict(model_type="granite"), None, audio_token_index=IMAGE, audio_token_id=IMAGE,
+      has_lora_adapter=False,
+      encoder_config=dict(model_type="granite_speech_encoder", input_dim=2 * MELS, num_layers=4, hidden_dim=192, num_heads=4,
+                          dim_head=48, context_size=60, max_pos_emb=64, feedforward_mult=2),
+      projector_config=dict(model_type="blip_2_qformer", hidden_size=128, intermediate_size=256, num_hidden_layers=2,
+                            num_attention_heads=4, encoder_hidden_size=192, cross_attention_frequency=1))
 OMNI = dict(HEARS, d_model=192, encoder_layers=3, encoder_attention_heads=4, encoder_ffn_dim=384, n_window=50, output_dim=256)
 SEES = dict(images.DEEP, fullatt_block_indexes=[1])
 TOKENS = dict(image_token_id=2002, image_token_index=2002, video_token_id=2003, audio_token_id=IMAGE, vision_start_token_id=2004,

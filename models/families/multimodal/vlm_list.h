@@ -55,7 +55,7 @@ COMPOSITION("minicpmv4_6", TEXT_VISION, oom_emit_minicpm, 0)
 COMPOSITION("minimax_m3_vl", TEXT_VISION, oom_emit_minimax, OOM_VLM_EITHER_TIES)
 COMPOSITION("mistral3", TEXT_VISION, oom_emit_mistral3, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("mllama", TEXT_VISION, oom_emit_mllama, OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_CROSSED | OOM_VLM_TEXT_TIE)
-COMPOSITION("musicflamingo", TEXT_AUDIO, oom_emit_music_flamingo, OOM_VLM_AUDIO)
+COMPOSITION("musicflamingo", TEXT_AUDIO, oom_emit_music_flamingo, OOM_VLM_AUDIO | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("ovis2", TEXT_VISION, oom_emit_ovis, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("paddleocr_vl", TEXT_VISION, oom_emit_paddle, OOM_VLM_KINDS | OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("paligemma", TEXT_VISION, oom_emit_paligemma,

@@ -147,7 +147,26 @@ static struct oom_val projected_twice(struct oom_emit *e, struct oom_val x, bool
 	return projected(e, "linear_2", oom_activation(e->t, oom_projector_act(e), projected(e, "linear_1", x, bias)), bias);
 }
 
-struct oom_val oom_emit_flamingo(struct oom_emit *e)
+/* apply_rotary_time_emb: so many elements of a state are turned, in fp64. */
+static struct oom_val in_time(struct oom_frame *caller, struct oom_val x, uint64_t turned)
+{
+	const struct oom_dim part = {turned, "rotary_dim"};
+	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	struct oom_tape *t = caller->t;
+	struct oom_frame f = {.t = t};
+	struct oom_rope r;
+
+	for (int i = 0; i < 2; i++)             /* cosines and sines, the caller's */
+		oom_name(caller, oom_new(t, "cos and sin", x.mono, part, OOM_F32));
+	x = oom_name(&f, oom_op_cast(t, x, OOM_F64));
+	r.cos = oom_name(&f, oom_new(t, "cos", x.mono, part, OOM_F64));
+	r.sin = oom_name(&f, oom_new(t, "sin", x.mono, part, OOM_F64));
+	x = oom_rope_apply(t, x, &r, 1, x.width, turned);
+	return oom_op_cast(t, oom_leave(&f, x), dt);
+}
+
+/* turned: elements of a state that are turned by the time of its frame. */
+static struct oom_val flamingo(struct oom_emit *e, uint64_t turned)
 {
 	struct oom_hearing h = hearing(e);
 	struct oom_frame f = {.t = e->t};
@@ -155,8 +174,15 @@ struct oom_val oom_emit_flamingo(struct oom_emit *e)
 
 	h.masked = h.pooled = true;
 	x = oom_name(&f, oom_hear(e, &h));
+	if (turned)
+		x = oom_rename(&f, x, in_time(&f, x, turned));
 	x = projected_twice(e, x, oom_read_bool(&e->outer, "projector_bias", true));
 	return oom_leave(&f, heard(e, &h, x));
+}
+
+struct oom_val oom_emit_flamingo(struct oom_emit *e)
+{
+	return flamingo(e, 0);
 }
 
 /* Music Flamingo turns what its encoder made by the time of each frame: a share of the encoder's width, and a table of
@@ -175,7 +201,7 @@ struct oom_val oom_emit_music_flamingo(struct oom_emit *e)
 		oom_read_fail(r, "rope_parameters.rope_theta (%g) is out of range", positions);
 	else
 		oom_buffer(e->t, (uint64_t)positions * 2 * angles, OOM_F32);
-	return oom_emit_flamingo(e);
+	return flamingo(e, 4 * angles < d ? 4 * angles : 0);
 }
 
 struct oom_val oom_emit_qwen2_audio(struct oom_emit *e)
