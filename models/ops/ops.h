@@ -328,6 +328,9 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 /* A convolution with a weight of rows x cols and a result of (mono, width). */
 struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
 			   uint64_t cols, bool bias, uint16_t mono, struct oom_dim width);
+/* The same with square kernels over so many planes for every channel of the result, [out, planes, kernel, kernel]. */
+struct oom_val oom_op_conv_square(struct oom_tape *t, const char *name, struct oom_val x, uint64_t planes, uint64_t kernel,
+				  bool bias, uint16_t mono, struct oom_dim out);
 /* A depthwise convolution in one dimension, with a weight of [channels, 1, kernel]. */
 struct oom_val oom_op_conv_depthwise(struct oom_tape *t, const char *name, struct oom_val x,
 				     uint64_t kernel, bool bias, uint16_t mono,

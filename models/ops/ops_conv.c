@@ -50,9 +50,9 @@ struct oom_val oom_op_conv_param(struct oom_tape *t, struct oom_val x, struct oo
 
 /* ---- over tokens and frames ---- */
 
-/* mid: the dimension before the weight's last where it has three, 0 where nobody asks. */
+/* mid: the dimension before the weight's last where it has three or more, 0 where nobody asks; biases 0: none. */
 static struct oom_val conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
-			   uint64_t cols, uint64_t mid, bool has_bias, uint16_t mono,
+			   uint64_t cols, uint64_t mid, uint64_t biases, uint16_t mono,
 			   struct oom_dim width)
 {
 	const char *scope = t->scope;
@@ -61,8 +61,8 @@ static struct oom_val conv(struct oom_tape *t, const char *name, struct oom_val 
 	t->scope = name;
 	w = oom_param(t, "weight", rows, cols, 0);
 	oom_param_stacked(t, w, mid);
-	if (has_bias)
-		bias = oom_param(t, "bias", 0, rows, 0);
+	if (biases)
+		bias = oom_param(t, "bias", 0, biases, 0);
 	y = oom_op_conv_param(t, x, w, bias, mono, width);
 	t->scope = scope;
 	return y;
@@ -71,14 +71,20 @@ static struct oom_val conv(struct oom_tape *t, const char *name, struct oom_val 
 struct oom_val oom_op_conv(struct oom_tape *t, const char *name, struct oom_val x, uint64_t rows,
 			   uint64_t cols, bool has_bias, uint16_t mono, struct oom_dim width)
 {
-	return conv(t, name, x, rows, cols, 0, has_bias, mono, width);
+	return conv(t, name, x, rows, cols, 0, has_bias ? rows : 0, mono, width);
+}
+
+struct oom_val oom_op_conv_square(struct oom_tape *t, const char *name, struct oom_val x, uint64_t planes, uint64_t kernel,
+				  bool has_bias, uint16_t mono, struct oom_dim out)
+{
+	return conv(t, name, x, out.n * planes * kernel, kernel, kernel, has_bias ? out.n : 0, mono, out);
 }
 
 struct oom_val oom_op_conv_depthwise(struct oom_tape *t, const char *name, struct oom_val x,
 				     uint64_t kernel, bool has_bias, uint16_t mono,
 				     struct oom_dim width)
 {
-	return conv(t, name, x, width.n, kernel, 1, has_bias, mono, width);
+	return conv(t, name, x, width.n, kernel, 1, has_bias ? width.n : 0, mono, width);
 }
 
 struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_val x,

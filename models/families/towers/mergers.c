@@ -60,8 +60,7 @@ static struct oom_val glm(struct oom_emit *e, bool wide)
 		       n = oom_mono_now(t, e->m_len) / (w.merge * w.merge);
 
 	oom_tower_tokens(e, n ? n : 1);
-	x = oom_op_conv(t, "downsample", x, out, w.d * w.merge * w.merge, true, e->m_tokens,
-			(struct oom_dim){out, "out_hidden_size"});
+	x = oom_op_conv_square(t, "downsample", x, w.d, w.merge, true, e->m_tokens, (struct oom_dim){out, "out_hidden_size"});
 	t->scope = "merger";
 	x = oom_project_norm(e, OOM_NORM_LAYER, "post_projection_norm", oom_project(e, "proj", x, out, false));
 	x = oom_activation(t, OOM_ACT_GELU, x);

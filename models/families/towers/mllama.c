@@ -151,8 +151,8 @@ static struct oom_val patches(struct oom_frame *f, struct oom_emit *e, const str
 		t->token_mask += (uint64_t)t->plan->images * m->tiles;
 	}
 	x = oom_pixel_values(t, e->m_images, pixels);
-	x = oom_op_conv(t, "patch_embedding", x, m->d, m->channels * m->patch * m->patch, false,
-			oom_len_const(t, e->m_images, grid ? grid : 1), d);
+	x = oom_op_conv_square(t, "patch_embedding", x, m->channels, m->patch, false,
+			       oom_len_const(t, e->m_images, grid ? grid : 1), d);
 	x = oom_name(f, x);
 	t->scope = "pre_tile_positional_embedding";
 	x = oom_name(f, with_tiles(e, m, x, ids));

@@ -120,8 +120,8 @@ static struct oom_val in_planes(struct oom_frame *f, struct oom_emit *e, const s
 	for (int i = 0; i < 3; i++) {
 		rows = half(rows);
 		columns = half(columns);
-		x = oom_op_conv(t, names[i], x, c.n, i ? 9 * c.n : 9, true,
-				oom_len_const(t, oom_len_const(t, e->m_images, columns), rows), c);
+		x = oom_op_conv_square(t, names[i], x, i ? c.n : 1, 3, true,
+				       oom_len_const(t, oom_len_const(t, e->m_images, columns), rows), c);
 		x = oom_name(f, oom_op_unary(t, OOM_GELU, x));
 	}
 	x = oom_op_copy(t, "contiguous", oom_op_copy(t, "cat", x));

@@ -126,10 +126,12 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 }
 
 /* A convolution without a bias of n tokens an image. */
-static struct oom_val conv(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out, uint64_t each, uint64_t n)
+static struct oom_val conv(struct oom_emit *e, const char *name, struct oom_val x, uint64_t out, uint64_t kernel, uint64_t n)
 {
+	const uint64_t in = x.width;
+
 	oom_tower_tokens(e, n ? n : 1);
-	return oom_op_conv(e->t, name, x, out, each, false, e->m_tokens, (struct oom_dim){out, "channels"});
+	return oom_op_conv_square(e->t, name, x, in, kernel, false, e->m_tokens, (struct oom_dim){out, "channels"});
 }
 
 static struct oom_val sam_neck(struct oom_emit *e, const struct sam *s, struct oom_val x)
@@ -138,8 +140,8 @@ static struct oom_val sam_neck(struct oom_emit *e, const struct sam *s, struct o
 	struct oom_tape *t = e->t;
 
 	t->scope = "neck";
-	x = oom_op_layer_norm(t, "layer_norm1", conv(e, "conv1", x, s->out, s->d, n), 0, true, true);
-	return oom_op_layer_norm(t, "layer_norm2", conv(e, "conv2", x, s->out, 9 * s->out, n), 0, true, true);
+	x = oom_op_layer_norm(t, "layer_norm1", conv(e, "conv1", x, s->out, 1, n), 0, true, true);
+	return oom_op_layer_norm(t, "layer_norm2", conv(e, "conv2", x, s->out, 3, n), 0, true, true);
 }
 
 /* Reads the tower of part i and emits it up to its neck. */
@@ -164,7 +166,7 @@ static struct oom_val sam_run(struct oom_emit *e, size_t i, struct sam *s)
 	oom_tower_tokens(e, s->grid * s->grid);
 	if (s->places)
 		places = oom_param(t, "pos_embed", s->grid * s->grid, s->d, 0);
-	x = oom_op_conv(t, "projection", x, s->d, cut, true, e->m_tokens, d);
+	x = oom_op_conv_square(t, "projection", x, s->channels, s->patch, true, e->m_tokens, d);
 	if (s->places)
 		x = oom_op_add(t, x, oom_op_view(t, places, e->m_len, d));
 	x = oom_layers_sized(t, (uint32_t)s->layers, kind, block, s, sizeof(*s), x);
@@ -181,8 +183,8 @@ struct oom_val oom_emit_sam(struct oom_emit *e)
 
 	e->t->scope = "multi_modal_projector";
 	e->t->selection.part = OOM_PART_PROJECTOR;
-	x = conv(e, "conv_upsampler1", x, 2 * s.out, 9 * s.out, half * half);
-	x = conv(e, "conv_upsampler2", x, d, 18 * s.out, quarter * quarter);
+	x = conv(e, "conv_upsampler1", x, 2 * s.out, 3, half * half);
+	x = conv(e, "conv_upsampler2", x, d, 3, quarter * quarter);
 	e->t->selection.part = OOM_PART_TOWER;
 	return oom_project(e, "multimodal_projector", x, d, true);
 }

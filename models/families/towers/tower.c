@@ -228,8 +228,8 @@ static struct oom_val patch_rows(struct oom_emit *e, const struct oom_tower *w, 
 				     oom_op_view(t, x, e->m_tokens, (struct oom_dim){cut, "patch"}),
 				     cut, d, w->patch_bias ? OOM_BIAS : 0);
 	else
-		x = oom_op_conv(t, named(w->patches, "patch_embedding"), x, w->d, cut, w->patch_bias,
-				e->m_tokens, d);
+		x = oom_op_conv_square(t, named(w->patches, "patch_embedding"), x, w->channels * w->frames, w->patch, w->patch_bias,
+				       e->m_tokens, d);
 	if (!w->class_token)
 		return x;
 	token = oom_op_expand(t, token, e->m_images, d);

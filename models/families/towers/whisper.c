@@ -111,7 +111,7 @@ static struct oom_val stem(struct oom_frame *f, struct oom_emit *e, const struct
 static struct oom_val mask_of(const struct oom_emit *e, const struct oom_hearing *h)
 {
 	struct oom_tape *t = e->t;
-	const bool hides = h->masked && (h->partial || t->plan->padding_mask);
+	const bool hides = h->masked && !h->turned && (h->partial || t->plan->padding_mask);
 
 	if (!hides || t->plan->attn == OOM_ATTN_FLASH)
 		return oom_none();
