@@ -39,13 +39,19 @@ void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const 
 	add(c, a, condition, lever);
 }
 
+/* Its model was read long ago; what comes from step to step is data. */
+static bool after_steps(const struct oom_asked *q)
+{
+	return q->cause == OOM_CAUSE_HOST_RAM && q->work == OOM_WORK_TRAINING && q->c->stepped;
+}
+
 /* On what condition a lever of the host's memory helps where nobody named the part. */
 static const char *if_it_was(const struct oom_asked *q, enum oom_lever l)
 {
 	const bool loads = q->work == OOM_WORK_UNKNOWN || q->work == OOM_WORK_TRAINING || q->work == OOM_WORK_EVAL;
 
 	return q->cause != OOM_CAUSE_HOST_RAM			       ? "" :
-	       l == OOM_LEVER_WORKERS && q->work != OOM_WORK_DATA ? "if data was being prepared: " :
+	       l == OOM_LEVER_WORKERS && q->work != OOM_WORK_DATA && !after_steps(q) ? "if data was being prepared: " :
 	       l == OOM_LEVER_LOAD_HOST && loads			       ? "if a model was being loaded: " :
 									 "";
 }

@@ -100,6 +100,7 @@ static const enum oom_lever of_pools[OOM_MAX_LEVERS] = DO(V(GRAPHS), V(FRAGMENT)
 static const enum oom_lever of_one_memory[OOM_MAX_LEVERS] = DO(V(QUANT), V(LESS));
 static const enum oom_lever of_pinned[OOM_MAX_LEVERS] = DO(V(PINNED), V(WORKERS), V(HOST));
 static const enum oom_lever of_host_inputs[OOM_MAX_LEVERS] = DO(V(HOST));
+static const enum oom_lever of_host_steps[OOM_MAX_LEVERS] = DO(V(WORKERS), V(HOST));
 static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
 /* Nothing says whether weights or cache were made: fewer layers on the card are less of both. */
 static const enum oom_lever of_layers_or_cache[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(KV), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
@@ -194,13 +195,14 @@ static bool in_second_step(const struct oom_crash *c)
 	return false;
 }
 
-/* Its own tensors take the card but for three hundredths: a judgement, what a context and its libraries take of a large card. */
+/* Its own tensors take the card but for three hundredths, a judgement: what a context and its libraries take of a large card; or
+ * but for a context, where what was asked for is next to nothing. */
 static bool fills_alone(const struct oom_crash *c)
 {
 	const double total = (double)c->bytes[OOM_CRASH_TOTAL], reserved = (double)c->bytes[OOM_CRASH_RESERVED_TOTAL],
-		     process = (double)c->bytes[OOM_CRASH_PROCESS];
+		     process = (double)c->bytes[OOM_CRASH_PROCESS], held = process > reserved ? process : reserved, context = 600 * 1048576.0;
 
-	return total > 0 && (process > reserved ? process : reserved) >= 0.97 * total && (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.75 * total &&
+	return total > 0 && (held >= 0.97 * total || (c->known[OOM_CRASH_FREE] && (double)c->bytes[OOM_CRASH_TRIED] < 0.01 * total && total - held - (double)c->bytes[OOM_CRASH_FREE] < context)) && (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.75 * total &&
 	       !oom_alone_too_large(c) && oom_runtime_is(c, OOM_RUNTIME_CARD);
 }
 
@@ -255,6 +257,9 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 		return of_large_inputs;
 	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_INFERENCE && oom_host_computed(c))
 		return of_host_inputs;
+	/* its model was read long ago; what comes from step to step is data */
+	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_TRAINING && c->stepped && !oom_host_array(c))
+		return of_host_steps;
 	if (cause == OOM_CAUSE_KV_CACHE && oom_format_is(c, OOM_FORMAT_BUDGET) && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))
 		return of_no_blocks;
 	/* idle, but in the pools of recorded graphs: no setting of the allocator joins those */
@@ -305,6 +310,9 @@ static const enum oom_lever *of_step(const struct oom_crash *c)
 {
 	if (in_second_step(c))
 		return of_second_steps;
+	/* activations are gone when states are made, in whatever frame that is */
+	if (c->part == OOM_PART_STATES && c->phase == OOM_CRASH_TRAIN_STEP)
+		return of_states_made;
 	/* beside an engine's weights and cache: the states can wait on the host while it speaks */
 	if (c->engine && c->phase != OOM_CRASH_OPTIMIZER)
 		return of_engine_steps;
@@ -328,7 +336,8 @@ static const enum oom_lever *of_setup(const struct oom_crash *c, enum oom_cause 
 	/* an engine that shards is made of weights that every rank moved to its card whole */
 	if (c->phase == OOM_CRASH_INIT && c->sharded && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_own(c, OOM_LEVER_SHARD))
 		return of_training_loads;
-	return NULL;
+	/* no sizes: who else is there is the first question */
+	return c->known[OOM_CRASH_TRIED] || oom_runtime_is(c, OOM_RUNTIME_TORCH) ? NULL : of_silent_setups;
 }
 
 /* The same of what infers or serves. */

@@ -115,6 +115,8 @@ static const struct oom_program programs[] = {
 	{"nnunet", "nnU-Net", OOM_ACTIVITY_EITHER, "nnunet", {"@nnunetv2", "@nnunet", "@batchgenerators", "nnUNet", "Prediction on device was unsuccessful"}, NULL, {NULL}},
 	{"spacy", "spaCy", OOM_ACTIVITY_EITHER, "spacy", {"@spacy", "@spacy_transformers"}, NULL, {NULL}},
 	{"fairseq", "fairseq", OOM_ACTIVITY_TRAINS, "fairseq", {"@fairseq", "fairseq.trainer", "fairseq_cli", "fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-hydra-train", "attempting to recover from OOM in forward/backward pass"}, NULL, {NULL}},
+	{"litgpt", "LitGPT", OOM_ACTIVITY_EITHER, "litgpt", {"@litgpt", "@lit_gpt", "@lit-gpt", "@lit_llama", "@lit-llama", "litgpt finetune", "litgpt pretrain"}, NULL, {"lightning"}},
+	{"llama-recipes", "llama-recipes", OOM_ACTIVITY_EITHER, "llama-recipes", {"@llama_recipes", "@llama_cookbook", "llama_finetuning.py", "batch_size_training", "llama-recipes"}, NULL, {"fsdp", "transformers"}},
 	{"lightning", "Lightning", OOM_ACTIVITY_EITHER, "lightning",
 	 {"@pytorch_lightning", "@lightning", "@lightning_fabric", "LightningModule"}, NULL, {NULL}},
 	/* its launcher and its memory reports, where no frame says whose training it is */
@@ -131,7 +133,7 @@ static const struct oom_program programs[] = {
 	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_EITHER, "deepspeed", {"@deepspeed", "see_memory_usage", "[deepspeed]", "ds_config", "ZeRO stage", "ZeRO-2",
 	    "ZeRO-3", "ZeRO optimizer"}, NULL, {NULL}},
 	{"megatron-deepspeed", "Megatron-DeepSpeed", OOM_ACTIVITY_TRAINS, "megatron-deepspeed", {"@deepspeed"}, NULL, {"megatron"}},
-	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "torch", {"@colossalai"}, NULL, {NULL}},
+	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "colossalai", {"@colossalai", "@ColossalAI", "@coati", "booster.backward(", "colossalai run"}, NULL, {NULL}},
 	{"generate", "generation with transformers", OOM_ACTIVITY_LIBRARY, "transformers",
 	 {"transformers/generation", "transformers\\generation", "transformers/pipelines", "transformers\\pipelines", "generation/utils.py"}, "trainer", {NULL}},
 	{"transformers", "transformers", OOM_ACTIVITY_LIBRARY, "transformers",

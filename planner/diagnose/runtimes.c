@@ -31,7 +31,7 @@ static const struct oom_runtime runtimes[] = {
 	{"ctranslate2", 0, 0, 0, {"", "CTranslate2", OOM_ACTIVITY_INFERS, "ctranslate2", {NULL}, NULL, {NULL}}},
 	{"paddle", 0, 0, 0, {"", "Paddle", OOM_ACTIVITY_EITHER, "paddle", {NULL}, NULL, {NULL}}},
 	{"mindspore", 0, 0, 0, {"", "MindSpore", OOM_ACTIVITY_EITHER, "mindspore", {NULL}, NULL, {NULL}}},
-	{"caffe", 0, 0, 0, {"", "the Caffe program", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
+	{"caffe", 0, 0, 0, {"", "the Caffe program", OOM_ACTIVITY_EITHER, "caffe", {NULL}, NULL, {NULL}}},
 	{"mxnet", 0, 0, 0, {"", "MXNet", OOM_ACTIVITY_EITHER, "runtime", {NULL}, NULL, {NULL}}},
 	{"tinygrad", 0, 0, 0, {"", "the tinygrad program", OOM_ACTIVITY_EITHER, "tinygrad", {NULL}, NULL, {NULL}}},
 	{"candle", 0, 0, 0, {"", "the Rust program (candle)", OOM_ACTIVITY_INFERS, "runtime", {NULL}, NULL, {NULL}}},

@@ -134,6 +134,27 @@ static const struct {
 	/* 123008 x 500 x 4 bytes */
 	{"tensor2tensor#782", "ResourceExhaustedError: OOM when allocating tensor with shape[123008,500]\n\t [[Node: training_10/Adam/mul_23 = Mul[T=DT_FLOAT]]]\n", 1,
 	 "a smaller layer of that shape", NULL, "234.6 MiB", "a weight's shape, whatever the batch"},
+	/* ---- programs that have their own words ---- */
+	{"ColossalAI#5030", "torchrun --standalone --nproc_per_node 8 finetune.py --plugin gemini_auto --batch_size 2\n" TRACE AT("/w/colossalai/zero/gemini/gemini_optimizer.py", "step", "ret = self.optim.step()")
+			    OLD("2.00 GiB", "79.21 GiB", "75.40 GiB", "1.74 GiB", "76.12 GiB"), 1,
+	 "offload_optim_frac", "bitsandbytes", NULL, "its maintainers' first word: states to the host"},
+	{"ColossalAI#3509", TRACE AT("/w/examples/train_sft.py", "train", "trainer.fit(logger=logger)") AT("/w/coati/trainer/sft.py", "fit", "self.strategy.optimizer_step(self.optimizer)")
+			    AT("/w/colossalai/zero/sharded_optim/low_level_optim.py", "step", "self._master_params[group] = fp32") OLD("3.12 GiB", "23.70 GiB", "22.00 GiB", "292.56 MiB", "22.29 GiB"), 6,
+	 "LowLevelZeroPlugin(cpu_offload=True)", "batch_size lower", NULL, "activations are gone when states are made"},
+	{"llama-recipes#714", TRACE AT("/w/llama_recipes/finetuning.py", "main", "results = train(") AT("/w/llama_recipes/utils/train_utils.py", "train", "loss.backward()")
+			      NEW("1.21 GiB", "79.10 GiB", "708.50 MiB", "75.62 GiB", "1.30 GiB"), 1,
+	 "batch_size_training", "gradient_checkpointing_enable", NULL, "its configuration's own names"},
+	{"litgpt#592", TRACE AT("/w/litgpt/finetune/full.py", "fit", "fabric.backward(loss / gradient_accumulation_iters)") NEW("250.00 MiB", "79.10 GiB", "190.50 MiB", "76.11 GiB", "1.95 GiB"), 1,
+	 "--train.micro_batch_size", "Trainer(", NULL, "Fabric has no Trainer"},
+	{"WhisperJAV", "own.mp4 - whisperjav - ERROR - Failed: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 4.00 GiB of which 0 bytes is free. Of the allocated memory 3.27 GiB is "
+		       "allocated by PyTorch, and 257.08 MiB is reserved by PyTorch but unallocated.\n", 1,
+	 "a smaller model", NULL, NULL, "what lies outside is no more than a context, and 20 MiB are no batch"},
+	{"Detectron#560", TRACE AT("/d/lib/utils/train.py", "create_model", "workspace.RunNetOnce(model.param_init_net)")
+			  "RuntimeError: [enforce fail at event_gpu.cc:17] error == cudaSuccess. 2 vs 0. Error at: /c/core/event_gpu.cc:17: out of memory\n", 1,
+	 "nvidia-smi", "8-bit", NULL, "no sizes before any work: who else is there is the first question"},
+	{"cxr-clip#4", "Epoch 3:  89%|####| 12172/13725 [4:44:35<35:03,  1.35s/it, loss=0.975784]\n"
+		       "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 1 (pid: 1543461) of binary: /own/bin/python\n", 1,
+	 "DataLoader workers", "if a model was being loaded", NULL, "12172 steps ran since its model was read"},
 };
 
 static bool among(const struct oom_crash_answer *a, size_t most, const char *word)

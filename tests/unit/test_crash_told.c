@@ -146,7 +146,7 @@ static const struct {
 			       AT("/d/demo.py", "<module>", "llm = LlamaCpp("), 6, "less for the card that refused", NULL, NULL, "the fifth card is not the first"},
 	{"ayulockin/neurips-llm-efficiency-challenge#5", "python lit-gpt/finetune/lora.py --precision bf16-true\n" TRACE
 								 AT("/l/lightning/fabric/fabric.py", "backward", "self._strategy.backward(t)") FULL, 1,
-	 "a smaller batch", "train adapters", NULL, "the script's name says that it trains adapters"},
+	 "--train.micro_batch_size lower", "finetune_lora instead", NULL, "the script's name says that it trains adapters"},
 	{"Tencent-Hunyuan/HunyuanVideo-Avatar#61", "sample_gpu_poor.py --use-fp8 --cpu-offload --infer-steps 50\n" TRACE
 						   AT("/h/hymm_sp/diffusion/pipelines/pipeline_hunyuan_video.py", "__call__", "image = self.vae.decode(latents)[0]") FULL, 1,
 	 "tiles", "enable_model_cpu_offload", "weights on the host", "parts wait on the host already"},
