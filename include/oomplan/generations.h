@@ -25,7 +25,7 @@ struct oom_generation {
 	const char *source;
 	bool of_torch;          /* it applies only to PyTorch's own optimizers */
 	const char *since;      /* what `from` amounts to in a later version that is named; NULL: `from` itself */
-	bool of_labels;         /* it changes the loss that a model makes of labels, which trainers of other objectives give none */
+	bool of_labels;         /* it changes the loss that a model makes of labels, which most trainers of other objectives give it none of */
 	const char *engine;     /* it applies under this engine alone; NULL: under all */
 };
 /* The i-th row; NULL past the end. */

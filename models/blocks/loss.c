@@ -238,6 +238,9 @@ static struct oom_val sliced_loss(struct oom_tape *t, struct oom_val f)
 struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 				  struct oom_val logits)
 {
+	const enum oom_loss kind = (enum oom_loss)t->plan->fused_ce;
+	const bool apart = kind == OOM_LOSS_SLICED_APART || kind == OOM_LOSS_APART_IN_PLACE,
+		   upcast = kind == OOM_LOSS_SLICED || kind == OOM_LOSS_SLICED_IN_PLACE;
 	struct oom_val labels, loss;
 
 	t->scope = "loss";
@@ -250,22 +253,16 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 		logits = oom_op_unary(t, OOM_SCALE, logits);
 	if (t->shift && !t->no_labels)
 		return shifted_loss(t, logits);
-	if (a->float_logits)
+	/* transformers < 4.46: the class itself upcasts, with labels or without; its own are gone */
+	if (a->float_logits || upcast)
 		logits = oom_op_cast(t, logits, OOM_F32);
 	if (t->no_labels)
 		return oom_logits_alone(t, logits);
 	/* the model's output holds the logits until the loss is done */
 	{
-		const enum oom_loss kind = (enum oom_loss)t->plan->fused_ce;
-		const bool apart = kind == OOM_LOSS_SLICED_APART || kind == OOM_LOSS_APART_IN_PLACE,
-			   sliced = apart || kind == OOM_LOSS_SLICED || kind == OOM_LOSS_SLICED_IN_PLACE;
-		struct oom_val out, padded, f;
+		struct oom_val out = oom_share(t, logits), padded, f = oom_upcast_logits(t, logits);
 
-		if (sliced && !apart)           /* the class itself upcasts, its own are gone */
-			logits = oom_op_cast(t, logits, OOM_F32);
-		out = oom_share(t, logits);
-		f = oom_upcast_logits(t, logits);
-		if (sliced) {
+		if (upcast || apart) {
 			loss = sliced_loss(t, f);
 			oom_returns_logits(t, out);
 			return loss;

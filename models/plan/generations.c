@@ -30,13 +30,13 @@ static const struct oom_generation rows[] = {
 	 "modeling_mixtral.py 4.45 MixtralSparseMoeBlock; integrations/moe.py since 5.0", false, NULL, false, NULL},
 	{TRANSFORMERS(4, 46), "loss", "plain", "sliced",
 	 "logits are upcast as a whole, then sliced and copied for the shift by one token",
-	 "modeling_llama.py 4.45 LlamaForCausalLM.forward; loss/loss_utils.py from 4.46 on", false, NULL, true, NULL},
+	 "modeling_llama.py 4.45 LlamaForCausalLM.forward; loss/loss_utils.py from 4.46 on", false, NULL, false, NULL},
 	{TRANSFORMERS(4, 49), "loss", "plain", "sliced-apart",
 	 "the loss upcasts, slices and copies logits while the model holds its own",
 	 "loss/loss_utils.py 4.46 ForCausalLMLoss; huggingface/transformers#35646", false, NULL, true, NULL},
 	{TRANSFORMERS(4, 46), "loss", "in-place", "sliced-in-place",
 	 "kernels that write the gradient in the logits' place get the upcast and copied ones",
-	 "modeling_llama.py 4.45, whose CrossEntropyLoss Liger's monkey_patch.py replaces", false, NULL, true, NULL},
+	 "modeling_llama.py 4.45, whose CrossEntropyLoss Liger's monkey_patch.py replaces", false, NULL, false, NULL},
 	{TRANSFORMERS(4, 49), "loss", "in-place", "sliced-apart-in-place",
 	 "the same, while the model holds its own logits",
 	 "loss/loss_utils.py 4.46 ForCausalLMLoss; huggingface/transformers#35646", false, NULL, true, NULL},
@@ -136,11 +136,12 @@ static bool runs_under(struct oom_plan *p, const char *engine)
 	return !engine || !strcmp(oom_plan_get(p, oom_knob_find("engine"), word, sizeof(word)), engine);
 }
 
-/* What it makes of what the plan says of its knob now; NULL: nothing.  The model's own loss is that of its labels, which
- * trainers of other objectives do not give it (trl/trainer/dpo_trainer.py concatenated_forward). */
+/* What it makes of what the plan says of its knob now; NULL: nothing.  A loss of labels is not that of trainers that give
+ * the model none (trl/trainer/dpo_trainer.py concatenated_forward; transformers/trainer.py compute_loss). */
 static const char *made_of(struct oom_plan *p, const struct oom_generation *g)
 {
-	const int64_t version = !runs_under(p, g->engine) || (p->objective != OOM_METHOD_SFT && g->of_labels) ? 0 :
+	const bool labels = p->objective == OOM_METHOD_SFT && !(p->label_smoothing > 0);
+	const int64_t version = !runs_under(p, g->engine) || (g->of_labels && !labels) ? 0 :
 				*oom_plan_field(p, oom_knob_find(g->library));
 	const char *to = version && version < g->before ? g->to : version ? g->since : NULL;
 	char word[40];

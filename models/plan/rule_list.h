@@ -147,7 +147,7 @@
 {IS_NOT(objective, OOM_METHOD_SFT), EXCLUDES(OF_WHOLE_CHAIN),
  "objective: the second forward pass and the loss outside of the model are not modelled in "
  "engine {engine}; use hf, deepspeed, fsdp1 or fsdp2"},
-{IS_NOT(objective, OOM_METHOD_SFT), EXCLUDES(IS_NOT(fused_ce, OOM_LOSS_PLAIN)),
+{IS_NOT(objective, OOM_METHOD_SFT), NEEDS(AMONG(fused_ce, WITHOUT_LABELS)),
  "objective {objective} makes its own loss of whole logits: --loss plain"},
 {IS(objective, OOM_METHOD_PPO), EXCLUDES(THAT(FSDP)),
  "objective ppo: two models in one wrapper are not modelled in engine {engine}; use hf or deepspeed"},
@@ -198,7 +198,7 @@
  "engine megatron has kernels of its own, not Liger's"},
 {ABOVE_REAL(label_smoothing, ZERO), NEEDS(IS(objective, OOM_METHOD_SFT)),
  "label-smoothing: objective {objective} has no labels to smooth"},
-{ABOVE_REAL(label_smoothing, ZERO), NEEDS(IS(fused_ce, OOM_LOSS_PLAIN)),
+{ABOVE_REAL(label_smoothing, ZERO), NEEDS(AMONG(fused_ce, WITHOUT_LABELS)),
  "label-smoothing makes its own loss of whole logits: --loss plain"},
 {ABOVE_REAL(label_smoothing, ZERO), EXCLUDES(OF_WHOLE_CHAIN),
  "label-smoothing is not modelled in engine {engine}"},

@@ -92,6 +92,8 @@ static bool trains_base(const struct oom_plan *p)
 #define IN_GROUPS (BIT(OOM_BASE_GPTQ) | BIT(OOM_BASE_GPTQ8) | BIT(OOM_BASE_AWQ) | BIT(OOM_BASE_HQQ))
 /* losses that Megatron-core has in some form of its own */
 #define EVERYWHERE (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_FUSED) | BIT(OOM_LOSS_SLICED))
+/* losses of trainers that give the model no labels: transformers before 4.46 upcast the logits all the same */
+#define WITHOUT_LABELS (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_SLICED))
 #define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))
 #define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_KTO) | BIT(OOM_METHOD_GRPO) | \
 		   BIT(OOM_METHOD_PPO) | BIT(OOM_METHOD_ONLINE_DPO) | BIT(OOM_METHOD_XPO) | \

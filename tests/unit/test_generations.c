@@ -11,6 +11,7 @@
 
 #include "oomplan/generations.h"
 #include "oomplan/option.h"
+#include "oomplan/rules.h"
 #include "oomplan/units.h"
 #include "generation_configs.h"
 #include "priced.h"
@@ -49,24 +50,36 @@ static void versions_are_read(void **state)
 	assert_int_equal(p.transformers, OOM_VERSION(4, 7));
 }
 
-/* Trainers of other objectives give the model no labels: its own loss, and how old transformers made it, is not theirs
- * (trl/trainer/dpo_trainer.py concatenated_forward). */
-static void other_objectives_keep_their_loss(void **state)
+/* Trainers of other objectives and of smoothed labels give the model no labels (trl/trainer/dpo_trainer.py
+ * concatenated_forward; transformers/trainer.py compute_loss): the class upcasts its logits before 4.46 all the same,
+ * what a loss makes of labels after that is not theirs. */
+static void losses_without_labels_are_only_upcast(void **state)
 {
-	static const int64_t versions[] = {OOM_VERSION(4, 35), OOM_VERSION(4, 47)};
+	static const struct {
+		int64_t version, loss, with_labels;
+	} cases[] = {{OOM_VERSION(4, 35), OOM_LOSS_SLICED, OOM_LOSS_SLICED},
+		     {OOM_VERSION(4, 45), OOM_LOSS_SLICED, OOM_LOSS_SLICED},
+		     {OOM_VERSION(4, 46), OOM_LOSS_PLAIN, OOM_LOSS_SLICED_APART},
+		     {OOM_VERSION(4, 49), OOM_LOSS_PLAIN, OOM_LOSS_PLAIN}};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
-		struct oom_plan sft = oom_plan_default(), dpo;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan sft = oom_plan_default(), dpo, smoothed;
+		struct oom_error err = {{0}};
 
-		sft.transformers = versions[i];
+		sft.transformers = cases[i].version;
 		sft.fused_ce = OOM_LOSS_PLAIN;
-		dpo = sft;
+		dpo = smoothed = sft;
 		dpo.objective = OOM_METHOD_DPO;
+		smoothed.label_smoothing = 0.1;
 		oom_plan_resolve(&sft);
 		oom_plan_resolve(&dpo);
-		assert_int_not_equal(sft.fused_ce, OOM_LOSS_PLAIN);
-		assert_int_equal(dpo.fused_ce, OOM_LOSS_PLAIN);
+		oom_plan_resolve(&smoothed);
+		assert_int_equal(sft.fused_ce, cases[i].with_labels);
+		assert_int_equal(dpo.fused_ce, cases[i].loss);
+		assert_int_equal(smoothed.fused_ce, cases[i].loss);
+		if (oom_plan_check(&dpo, &err) || oom_plan_check(&smoothed, &err))
+			fail_msg("%s", err.text);
 	}
 }
 
@@ -248,6 +261,40 @@ static void logits_by_version(void **state)
 	}
 }
 
+/* Logits that a loss without labels gets are the class's own, 2 bytes wider before 4.46: those of DPO's pair of answers,
+ * and its reference's, which it holds beside them; SimPO has none.  Per token of a pair of answers. */
+static void logits_without_labels(void **state)
+{
+	static const struct {
+		enum oom_method objective;
+		double bytes;
+	} cases[] = {{OOM_METHOD_DPO, 2 * 2 * 2}, {OOM_METHOD_SIMPO, 2 * 2}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		double one[2];
+
+		for (int old = 0; old < 2; old++) {
+			struct oom_plan p = oom_plan_default();
+			uint64_t peak[2];
+
+			p.objective = cases[i].objective;
+			p.precision = OOM_BF16;
+			p.attn = OOM_ATTN_FLASH;
+			p.grad_ckpt = OOM_CKPT_FULL;
+			p.transformers = OOM_VERSION(4, old ? 45 : 46);
+			p.micro_batch = 4;
+			for (int k = 0; k < 2; k++) {
+				p.seq_len = 4096 << k;
+				peak[k] = must(MISTRAL(1), &p).peak[OOM_PHASE_FWD1];
+			}
+			one[old] = (double)(peak[1] - peak[0]) / 4 / 4096 / 32000;
+		}
+		if (fabs(one[1] - one[0] - cases[i].bytes) > 0.05)
+			fail_msg("%d: %.2f bytes per logit more", (int)cases[i].objective, one[1] - one[0]);
+	}
+}
+
 /* logits[..., :-1, :] of one sequence is contiguous as it stands: nothing is copied, and two sequences of half the
  * length cost the copy, 4 bytes per logit. */
 static void one_sequence_is_not_copied(void **state)
@@ -323,7 +370,7 @@ static void old_bitsandbytes_keeps_inputs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(other_objectives_keep_their_loss),
+		cmocka_unit_test(losses_without_labels_are_only_upcast),
 		cmocka_unit_test(versions_are_read),
 		cmocka_unit_test(rows_do_what_they_say),
 		cmocka_unit_test(layers_kept_rotary_tables),
@@ -331,6 +378,7 @@ int main(void)
 		cmocka_unit_test(what_is_said_stands),
 		cmocka_unit_test(old_contexts_are_large),
 		cmocka_unit_test(logits_by_version),
+		cmocka_unit_test(logits_without_labels),
 		cmocka_unit_test(one_sequence_is_not_copied),
 		cmocka_unit_test(zeros_stay),
 		cmocka_unit_test(old_bitsandbytes_keeps_inputs),
