@@ -143,6 +143,9 @@ void oom_reading_apply(const struct oom_reading *r, struct oom_plan *plan,
 
 	for (size_t i = 0; (k = oom_reading_knob_at(r, i)) != NULL; i++)
 		apply_knob(r, k, plan, &t);
+	for (size_t i = 0; i < r->all->n_facts; i++)
+		if (!strncmp(r->all->facts[i].knob, FW_OPEN_PREFIX, strlen(FW_OPEN_PREFIX)))
+			tell(&t, r->all->facts[i].knob + strlen(FW_OPEN_PREFIX), ": ", r->all->facts[i].why);
 	plan->precision_by_card = part_fact(r->all, "@by-card") != NULL;
 	/* what counts and stands in no file */
 	if (oom_reading_value(r, "micro-batch") && !oom_reading_value(r, "seq-len"))

@@ -114,6 +114,9 @@ static void finish_eval(struct fw_part *p)
 		fw_set(p, "eval-batch", "0", NULL, BUILDER " _configure_save_and_eval_strategy");
 	else
 		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), NORMALIZE);
+	if (set && !evaluates && !*strategy && !*fw_text(p, "eval_steps") && !*fw_text(p, "evals_per_epoch"))
+		fw_open(p, "eval-batch", "no evaluation where no rhythm is said; axolotl before 0.10 did once an epoch "
+			"(axolotl-ai-cloud/axolotl#2133): --eval-batch");
 }
 
 static void finish_adapter(struct fw_part *p)

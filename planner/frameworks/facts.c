@@ -224,6 +224,11 @@ void fw_open(struct fw_part *p, const char *knob, const char *why)
 {
 	struct fact *f = part_fact(p, knob);
 
+	/* what decides it may come later or stand in another file: told all the same */
+	if (!f) {
+		fw_set(p, reading_text(p->reading, FW_OPEN_PREFIX "%s", knob), "", NULL, NULL);
+		f = part_fact(p, reading_text(p->reading, FW_OPEN_PREFIX "%s", knob));
+	}
 	if (f) {
 		f->open = true;
 		f->why = reading_text(p->reading, "%s", why);

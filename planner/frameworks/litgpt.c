@@ -178,6 +178,9 @@ static void finish(struct fw_part *p)
 	if (adapted)
 		fw_set(p, "@price.loss", "parts", NULL, LORA ":355");
 	fw_default(p, "packing", "false", "litgpt/data");
+	/* rows of pretraining are as long as the model takes */
+	if (pretrain && *fw_text(p, "model_config.block_size"))
+		fw_default(p, "seq-len", fw_text(p, "model_config.block_size"), PRETRAIN " get_dataloaders");
 	finish_batch(p, pretrain);
 }
 

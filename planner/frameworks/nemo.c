@@ -34,7 +34,7 @@ static const struct fw_row rows[] = {
 	{"model.activations_checkpoint_layers_per_pipeline",
 	 .note = "later stages checkpoint fewer layers: more than is priced"},
 	FW_KEY("model.use_flash_attention", "attn", "true>flash;false>", NULL, CONF),
-	{"model.mcore_gpt", .hook = true}, {"model.transformer_engine", .hook = true},
+	{"model.mcore_gpt", .hook = true}, {"model.transformer_engine", .hook = true}, {"model.name", .hook = true},
 	{"model.megatron_amp_O2", .hook = true, .source = BASE ":133"},
 	{"model.fp8", .hook = true, .source = CONF},
 	{"model.fsdp", .note = "FSDP shards the weights: less than is priced; --engine fsdp2"},
@@ -87,7 +87,7 @@ static const char idle[] =
 	"model.restore_* model.resume_from_checkpoint model.pretrained_* model.save_nemo_on_validation_end "
 	"model.hparams_file model.answer_only_loss model.data* model.dpo* model.kto* model.ppo* model.spin* model.reward* model.output_sequence "
 	"model.knowledge_distillation* model.overwrite_base_config* precision model.test_ds* model.validation_ds* model.peft.* "
-	"model.seq_length model.name model.inference* model.pipeline_model_parallel_split_rank "
+	"model.seq_length model.inference* model.pipeline_model_parallel_split_rank "
 	"trainer.accelerator trainer.logger trainer.enable_* trainer.use_distributed_sampler trainer.replace_sampler_ddp "
 	"trainer.max_* trainer.log_* trainer.val_* trainer.limit_* trainer.accumulate_grad_batches trainer.benchmark "
 	"trainer.gradient_clip_* trainer.check_* trainer.num_sanity_val_steps trainer.profiler trainer.strategy* "
@@ -195,9 +195,18 @@ static void finish_checkpoint(struct fw_part *p)
 				"load_and_override_model_config); the default is taken");
 }
 
+/* megatron-core's layers are made of its own modules, whose attention is written out, where Transformer Engine is not
+ * asked for and no model of NeMo's is named (megatron_gpt_model.py get_specs); who tunes has them as the checkpoint. */
+static bool is_local(struct fw_part *p)
+{
+	return fw_on(p, "model.mcore_gpt") && !fw_on(p, "model.transformer_engine") && !*fw_text(p, "model.name") &&
+	       (fw_key(p, "model.transformer_engine") || !fw_key(p, "model.data.train_ds"));
+}
+
 static void finish(struct fw_part *p)
 {
-	const bool modern = fw_on(p, "model.mcore_gpt") || fw_on(p, "model.transformer_engine");
+	const bool local = is_local(p),
+		   modern = !local && (fw_on(p, "model.mcore_gpt") || fw_on(p, "model.transformer_engine"));
 	const char *scheme = fw_text(p, "model.peft.peft_scheme");
 
 	fw_set(p, "engine", "megatron", NULL, BASE);
@@ -212,7 +221,12 @@ static void finish(struct fw_part *p)
 	if (fw_on(p, "model.fp8"))
 		fw_set(p, "fp8", "tensorwise", "model.fp8", CONF);
 	fw_default(p, "attn", modern ? "flash" : "eager",
-		   modern ? "megatron-core: attention_backend auto" : CONF " use_flash_attention");
+		   local  ? "megatron_gpt_model.py get_specs: no transformer_engine" :
+		   modern ? "megatron-core: attention_backend auto" :
+			    CONF " use_flash_attention");
+	if (local)
+		fw_open(p, "attn", "megatron-core's own modules without Transformer Engine; the first NeMo with "
+			"megatron-core took its layers all the same");
 	fw_default(p, "loss", "plain", "vocabulary-parallel cross entropy");
 	fw_default(p, "zero", "0", BASE " with_distributed_adam");
 	fw_default(p, "base-bits", "16", "no quantisation is asked for");

@@ -6,6 +6,9 @@
 
 #define NO_SETTING SIZE_MAX
 
+/* Of an internal fact: its knob is open and has no value in that part. */
+#define FW_OPEN_PREFIX "@open."
+
 /* A knob's value, or an internal one ("@dtype"). */
 struct fact {
 	const char *knob, *value;
