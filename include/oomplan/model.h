@@ -141,6 +141,9 @@ struct oom_eval {
 	uint64_t total_params, trainable_params, active_params;
 	/* exact sizes, not rounded up to the allocator's blocks */
 	uint64_t param_bytes, buffer_bytes, input_bytes, grad_bytes, opt_bytes;
+	/* what all ranks hold together of gradients and states: fp32 under FSDP's mixed precision, with DeepSpeed's master
+	 * weights, where grad_bytes and opt_bytes are those of the 16-bit step (whose time goes by them); 0: as those say */
+	uint64_t held_grads, held_states;
 	uint64_t peak[OOM_PHASES];      /* PyTorch's max_memory_allocated of the phase */
 	uint64_t end[OOM_PHASES];       /* allocated at the end of the phase */
 	uint64_t overall_peak;          /* over the six training phases */

@@ -29,7 +29,7 @@ static uint64_t saved_state(const struct oom_plan *p, const struct oom_eval *e, 
 
 	if (!e->opt_bytes || (master && half))
 		return e->opt_bytes ? 12 * e->trainable_params : 0;
-	return oom_engine_casts_trained(p) ? 2 * e->opt_bytes : e->opt_bytes;
+	return oom_engine_casts_trained(p) && e->held_states ? e->held_states : e->opt_bytes;
 }
 
 struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_eval *e)

@@ -175,6 +175,20 @@ static void surplus(const struct program *g, const struct oom_plan *p, struct oo
 	out->opt_bytes += (uint64_t)(more * (double)out->opt_bytes / n);
 }
 
+/* All ranks' together.  Shards of parameters that train are fp32 under mixed precision (passes/fsdp.c), and what
+ * ZeRO divides is moments and master of all parameters (passes/zero.c). */
+static void held_by_all(const struct oom_plan *p, const struct oom_schedule *s, struct oom_eval *out)
+{
+	const struct oom_model_sums *in = &s->in;
+	const bool wide = oom_engine_casts_trained(p), zero = oom_engine_of(p)->partitions && p->zero_stage;
+	const uint64_t more = out->opt_bytes - in->state->bytes;        /* of weights that are in no tape */
+
+	out->held_grads = wide ? 4 * out->trainable_params : out->grad_bytes;
+	out->held_states = wide || zero ? in->master_state->bytes + (in->half ? 2 : 1) * more : out->opt_bytes;
+	if (zero)
+		out->held_states += 4 * out->trainable_params;
+}
+
 /* Engines that divide gradients, and hooks that use them as they come, give them up themselves. */
 static bool grads_stay(const struct oom_plan *p, const struct oom_schedule *s)
 {
@@ -239,6 +253,7 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 	/* of weights that are in no tape */
 	s->hold[OOM_HOLD_GRADS].bytes = in.grads - g->grad_bytes;
 	s->hold[OOM_HOLD_STATE].bytes += out->opt_bytes - in.state->bytes;
+	held_by_all(p, s, out);
 	oom_apply_passes(s, p);
 	s->grads_stay = grads_stay(p, s);       /* passes may have divided them */
 	out->wrap_bytes = joined(g, a, s);

@@ -20,8 +20,8 @@ static void eval(struct oom_json *j, const struct oom_judged *x)
 	oom_json_uint(j, "trainable_params", e->trainable_params);
 	oom_json_uint(j, "active_params", e->active_params);
 	oom_json_uint(j, "param_bytes", e->param_bytes);
-	oom_json_uint(j, "grad_bytes", e->grad_bytes);
-	oom_json_uint(j, "optimizer_state_bytes", e->opt_bytes);
+	oom_json_uint(j, "grad_bytes", e->held_grads ? e->held_grads : e->grad_bytes);
+	oom_json_uint(j, "optimizer_state_bytes", e->held_states ? e->held_states : e->opt_bytes);
 	oom_json_object(j, "phases");
 	for (int p = 0; p < OOM_PHASES; p++) {
 		if (!oom_phase_occurs(e, (enum oom_phase)p))

@@ -31,7 +31,8 @@ void oom_run_columns_write(FILE *out, const struct oom_eval *e, const struct oom
 {
 	const uint64_t v[SCALARS] = {e->total_params,	 e->trainable_params,	e->active_params,
 				     e->param_bytes,	 e->buffer_bytes,	e->input_bytes,
-				     e->grad_bytes,	 e->opt_bytes,		e->saved_bytes,
+				     e->held_grads ? e->held_grads : e->grad_bytes,
+				     e->held_states ? e->held_states : e->opt_bytes, e->saved_bytes,
 				     e->saved_amp_bytes, e->saved_logits_bytes, native,
 				     expandable,	 e->overall_peak};
 

@@ -190,9 +190,45 @@ static void test_step_in_backward(void **state)
 	assert_true(with > 17 && with < 20.5);
 }
 
+/* What all ranks hold together: shards that train are fp32 under FSDP's mixed precision, their gradients too (accelerate
+ * accelerator.py prepare_model upcasts them), adapters under FSDP2 as well; ZeRO divides an fp32 master and fp32 moments beside
+ * 16-bit gradients (4 + 8 bytes, ZeRO, arXiv:1910.02054, section 3.1).  What a rank has at its peak is a quarter of the states. */
+static void test_what_ranks_hold_together(void **state)
+{
+	static const struct {
+		int engine, precision, lora;
+		uint64_t grads, states; /* bytes a parameter */
+	} cases[] = {
+		{OOM_ENGINE_HF, OOM_AMP_BF16, 0, 4, 8},
+		{OOM_ENGINE_FSDP1, OOM_AMP_BF16, 0, 4, 8},
+		{OOM_ENGINE_FSDP2, OOM_AMP_BF16, 0, 4, 8},
+		{OOM_ENGINE_FSDP2, OOM_BF16_AMP, 8, 4, 8},
+		{OOM_ENGINE_FSDP2, OOM_BF16, 0, 2, 4},
+		{OOM_ENGINE_DEEPSPEED, OOM_AMP_BF16, 0, 2, 12},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		struct oom_eval e;
+
+		p.engine = cases[i].engine;
+		p.precision = cases[i].precision;
+		p.lora_r = cases[i].lora;
+		strcpy(p.lora_targets, cases[i].lora ? "q_proj+v_proj" : "");
+		p.gpus = 4;
+		p.zero_stage = p.engine == OOM_ENGINE_HF ? 0 : 3;
+		e = eval_of("Llama-3.2-1B", &p);
+		assert_int_equal(e.held_grads, cases[i].grads * e.trainable_params);
+		/* and a counter for each tensor */
+		assert_in_range(e.held_states, cases[i].states * e.trainable_params, cases[i].states * e.trainable_params + 4096);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_ranks_hold_together),
 		cmocka_unit_test(test_torchtune_adapters),
 		cmocka_unit_test(test_compiled_chunks),
 		cmocka_unit_test(test_deepspeed_mixed_precision),

@@ -230,6 +230,28 @@ static void audio_needs_room(void **state)
 	must("{\"model_type\": \"qwen2_audio\"}", &p);
 }
 
+/* Text models and towers without a text say that they do not look at images; a classifier of images has one a sample. */
+static void images_of_other_models(void **state)
+{
+	static const struct {
+		const char *json;
+		int64_t images;
+		bool warned;
+	} cases[] = {{"{\"model_type\": \"llama\"}", 2, true}, {"{\"model_type\": \"t5\"}", 1, true}, {"{\"model_type\": \"llama\"}", 0, false},
+		     {"{\"model_type\": \"vit\"}", 1, false}, {"{\"model_type\": \"vit\"}", 3, true}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = small();
+		struct oom_eval e;
+
+		p.images = cases[i].images;
+		e = must(cases[i].json, &p);
+		if (cases[i].warned != (strstr(e.warning, "images are not counted") != NULL))
+			fail_msg("%s: \"%s\"", cases[i].json, e.warning);
+	}
+}
+
 static void refusals(void **state)
 {
 	static const struct {
@@ -280,6 +302,7 @@ int main(void)
 		cmocka_unit_test(factored_kernels),
 		cmocka_unit_test(images_beside_audio),
 		cmocka_unit_test(audio_needs_room),
+		cmocka_unit_test(images_of_other_models),
 		cmocka_unit_test(refusals),
 	};
 
