@@ -295,6 +295,13 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_REF_NONE, "none", "nothing: no comparison, or one computed before the training", \
 	  "precomputed", "trl/trainer/dpo_config.py precompute_ref_log_probs", OOM_EXACT)
 
+#define OOM_EMPTY_CACHES(X) \
+	X(OOM_EMPTY_CACHE_AUTO, "auto", \
+	  "before transformers' Trainer trains a model that is whole on every card (its accelerator.free_memory()); no loop of one's own does", \
+	  "", "transformers trainer.py _inner_training_loop; accelerate utils/memory.py release_memory", OOM_EXACT) \
+	X(OOM_EMPTY_CACHE_TRUE, "true", "torch.cuda.empty_cache() once the model is there, however it is divided", "yes on 1", "c10/cuda/CUDACachingAllocator.cpp", OOM_EXACT) \
+	X(OOM_EMPTY_CACHE_FALSE, "false", "what loading has left in the cache stays", "no off 0", "c10/cuda/CUDACachingAllocator.cpp", OOM_EXACT)
+
 #define OOM_LOOPS(X) \
 	X(OOM_LOOPS_AUTO, "auto", \
 	  "TRL's trainers' for their objectives and losses, one's own where the model makes its loss itself", "", "-", OOM_EXACT) \
@@ -321,7 +328,8 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "huggingface/transformers#33154 (4.45)", OOM_EXACT) \
 	X(OOM_QLOAD_HOST, "host", "in every rank's memory", "cpu", "huggingface/transformers#29587", OOM_EXACT) \
 	X(OOM_QLOAD_CARD, "card", "whole on every rank's card, as transformers 5 loads it", "cuda", \
-	  "transformers 5.12 quantizers/quantizer_bnb_4bit.py update_device_map", OOM_EXACT)
+	  "transformers 5.12 quantizers/quantizer_bnb_4bit.py update_device_map", OOM_EXACT) \
+	X(OOM_QLOAD_MADE, "made", "nowhere: the codes are made as they are, as on emulated cards", "", "-", OOM_EXACT)
 
 #define OOM_EMAS(X) \
 	X(OOM_EMA_NONE, "none", "no mean of the weights", "false", "-", OOM_EXACT) \
@@ -371,6 +379,7 @@ enum oom_evaluates { OOM_EVALUATES(OOM_CHOICE_ID) };
 enum oom_allocator { OOM_ALLOCATORS(OOM_CHOICE_ID) };
 enum oom_method { OOM_METHODS(OOM_CHOICE_ID) };
 enum oom_reference { OOM_REFERENCES(OOM_CHOICE_ID) };
+enum oom_empty_cache { OOM_EMPTY_CACHES(OOM_CHOICE_ID) };
 enum oom_loops { OOM_LOOPS(OOM_CHOICE_ID) };
 enum oom_rollouts_by { OOM_ROLLOUTS(OOM_CHOICE_ID) };
 enum oom_ema { OOM_EMAS(OOM_CHOICE_ID) };

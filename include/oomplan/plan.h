@@ -47,6 +47,7 @@ struct oom_plan {
 	int64_t texts;              /* texts per sample that are compared: 2 = anchor and positive */
 	int64_t texts_chunk;        /* rows of one text that a cached loss runs at once; 0 = all, not cached */
 	int64_t medusa_heads, medusa_layers; /* of objective medusa */
+	int64_t empty_cache;        /* enum oom_empty_cache: whether what loading left in the cache is given back */
 	int64_t loop;               /* enum oom_loops: whose loop runs the step */
 	int64_t rollouts;           /* enum oom_rollouts_by: what generates the completions */
 	/* the share of the card that the rollout engine takes in the same process, 0..1, and whether it

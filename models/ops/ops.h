@@ -184,6 +184,8 @@ uint32_t oom_quantised_group(enum oom_base base);
 /* The sizes in bytes of the blocks in which the plan's base holds a weight, in the order of their allocation.
  * Returns how many there are. */
 enum { OOM_QUANTISED_BLOCKS = 6 };
+/* Whether the base's codes are made on the card, of weights that come to it in 16 bit one after the other. */
+bool oom_quantised_on_card(const struct oom_plan *plan);
 size_t oom_quantised_blocks(const struct oom_plan *plan, const struct oom_param *q,
 			    uint64_t block[OOM_QUANTISED_BLOCKS]);
 /* Makes the weights of a linear layer that the step never runs, with those of its adapter. */

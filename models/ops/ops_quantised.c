@@ -17,6 +17,13 @@ uint32_t oom_quantised_group(enum oom_base base)
 }
 
 /* A group ends with its row (AutoGPTQ nn_modules/qlinear: scales of ceil(infeatures / group_size) x outfeatures). */
+bool oom_quantised_on_card(const struct oom_plan *plan)
+{
+	const struct oom_quantised_format *f = oom_quantised_format(oom_plan_base(plan));
+
+	return f && f->made_on_card;
+}
+
 size_t oom_quantised_blocks(const struct oom_plan *plan, const struct oom_param *q,
 			    uint64_t block[OOM_QUANTISED_BLOCKS])
 {

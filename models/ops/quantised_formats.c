@@ -221,7 +221,7 @@ static struct oom_val hqq_product(struct oom_tape *t, const char *name, int32_t 
 
 static const struct oom_quantised_format four_bit = {
 	.blocks = four_bit_blocks, .scales = four_bit_scales, .product = four_bit_product,
-	.node = "MatMul4Bit", .casts = true, .to_of = oom_four_bit_dtype, .unpacks = 1,
+	.node = "MatMul4Bit", .casts = true, .to_of = oom_four_bit_dtype, .unpacks = 1, .made_on_card = true,
 	.over = OOM_LORA_OVER_CLONE};
 /* Every nn.Linear is replaced while the model is made; Linear4bit.quantize takes halves, whose type the quantisation remembers.
  * The adapters are not PEFT's (litgpt/lora.py LoRALinear.forward: the sum of both). */
@@ -233,7 +233,7 @@ static const struct oom_quantised_format lightning = {OF_LIGHTNING};
  * new one has a gradient, which nothing steps or empties.  The norm behind it is left out. */
 static const struct oom_quantised_format litgpt = {OF_LIGHTNING, .tables = 2};
 static const struct oom_quantised_format int8 = {
-	.blocks = int8_blocks, .beside = scale_a_row, .product = int8_product, .node = "MatMul8bitLt",
+	.blocks = int8_blocks, .beside = scale_a_row, .product = int8_product, .node = "MatMul8bitLt", .made_on_card = true,
 	.over = OOM_LORA_OVER_RESULT};
 static const struct oom_quantised_format gptq = {
 	.blocks = nibbles_in_groups, .group = 128, .beside = group_a_column, .product = gptq_product,

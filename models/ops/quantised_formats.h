@@ -28,6 +28,7 @@ struct oom_quantised_format {
 	uint8_t temps;          /* more tensors of the weight's size while it is dequantised */
 	/* how long it takes to make a weight whole, in NF4's times; 0: its products read the codes */
 	double unpacks;
+	bool made_on_card;      /* of weights that are loaded in 16 bit, one after the other */
 	bool repeats;           /* backward repeats the weight for every sequence of the batch */
 	bool head;              /* the head is stored so, too */
 	uint8_t tables;         /* of words, in the type of the model, that are held beside the one in use */

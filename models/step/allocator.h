@@ -78,6 +78,8 @@ static inline uint64_t oom_mark(uint64_t h, uint64_t n)
 	h = (h ^ n) * 0x9e3779b97f4a7c15u;      /* Fibonacci hashing, Knuth 6.4 */
 	return h ^ h >> 32;
 }
+/* Gives everything that is cached and empty back to the card (empty_cache). */
+void oom_release_cached(struct oom_replay *r);
 /* Negative blocks are nothing. */
 void oom_free(struct oom_replay *r, int32_t block);
 /* The allocator alone, for tests: sizes > 0 allocate, entry -k frees the k-th allocation

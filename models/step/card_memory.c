@@ -193,7 +193,7 @@ static void unmap(struct oom_replay *r, int32_t b)
 }
 
 /* Everything that is cached and empty (release_cached_blocks). */
-static void release_cached(struct oom_replay *r)
+void oom_release_cached(struct oom_replay *r)
 {
 	for (unsigned k = 0; k < OOM_POOLS; k++) {
 		const struct oom_free_set *set = &r->free;
@@ -255,7 +255,7 @@ int32_t oom_obtain(struct oom_replay *r, uint64_t size, unsigned pool)
 	if (b >= 0)
 		return b;
 	r->retries++;
-	release_cached(r);
+	oom_release_cached(r);
 	b = r->failed ? -1 : obtain(r, size, pool);
 	if (b < 0 && !r->failed)
 		r->died = r->failed = true;

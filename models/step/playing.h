@@ -18,6 +18,7 @@ struct playing {
 	uint32_t there;                         /* holdings, a bit each */
 	int32_t held[OOM_MAX_HOLDINGS];         /* the block of what lies in one */
 	bool first;                             /* step */
+	bool wrapped;                           /* by FSDP1, in units */
 	bool settled;                           /* a micro-batch that adds to gradients ended where it had begun, ... */
 	uint64_t there_again;                   /* ... which was there (mark in replay.c) */
 	size_t late_to[OOM_MOST_WAITS];         /* of player->late: behind what each wait holds, the oldest first */
@@ -44,6 +45,13 @@ bool oom_playing_mine(const struct playing *g, int64_t unit);
 /* The same of parameter i.  Those outside of the layers come before or after them as they are recorded:
  * *outside, BEFORE_ALL at first, is which. */
 bool oom_playing_param(const struct playing *g, size_t i, int64_t *outside);
+/* A parameter's blocks, of all of which `part` of `whole` bytes are this rank's. */
+void oom_playing_weight(struct playing *g, const struct oom_param *p, uint64_t part, uint64_t whole);
+/* A quantised base is loaded on the card, where its codes are made; adapters follow. */
+void oom_playing_load_quantised(struct playing *g);
+/* The model is there: the cache is emptied, or not, and FSDP1 makes its units' tensors. */
+void oom_playing_loaded(struct playing *g);
+void oom_playing_attributes(struct playing *g);
 /* A block for each trained parameter, in proportion to its size; together so many bytes. */
 void oom_playing_per_trained(struct playing *g, uint64_t bytes);
 /* Holdings that are there from this moment on, and those that are there until it. */

@@ -321,6 +321,7 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 		return OOM_ERR_MEMORY;
 	measure_rows(&g);
 	oom_playing_come(&g, OOM_AT_LOAD);
+	oom_playing_loaded(&g);
 	oom_playing_come(&g, OOM_AT_START);
 	for (int step = 0; step < 2 && !p->allocator.failed; step++) {
 		g.first = !step;

@@ -37,7 +37,7 @@ static uint64_t scaled(uint64_t bytes, uint64_t part, uint64_t whole)
 }
 
 /* A parameter's blocks. */
-static void weight(struct playing *g, const struct oom_param *p, uint64_t part, uint64_t whole)
+void oom_playing_weight(struct playing *g, const struct oom_param *p, uint64_t part, uint64_t whole)
 {
 	struct oom_replay *r = playing_allocator(g);
 	uint64_t block[OOM_QUANTISED_BLOCKS];
@@ -215,7 +215,7 @@ static void divide(struct playing *g, const struct oom_holding *h, bool stays)
 
 		if (!in_units(p)) {
 			if (stays)
-				weight(g, p, h->bytes, g->s->in.params);
+				oom_playing_weight(g, p, h->bytes, g->s->in.params);
 			continue;
 		}
 		blocks_of(g, p, block);
@@ -234,7 +234,7 @@ static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
 		load_whole(g);
 	for (size_t i = 0; i < t->n_params && stays; i++)
 		if (t->params[i].flags & OOM_P_LORA)
-			weight(g, &t->params[i], h->bytes, g->s->in.params);
+			oom_playing_weight(g, &t->params[i], h->bytes, g->s->in.params);
 	for (size_t k = 0; k < t->n_units; k++)
 		g->p->units[k + 1] = wrap_unit(g, (uint32_t)k + 1, t->units[k].param0, t->units[k].param1, stays);
 	g->p->units[0] = wrap_unit(g, 0, 0, t->n_params, stays);
@@ -242,7 +242,12 @@ static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
 		oom_free(playing_allocator(g), g->sent[--g->n_sent]);
 	for (size_t k = 0; k <= t->n_units && stays && g->s->master; k++)       /* as FSDP.fsdp_modules names them */
 		upcast(g, g->p->units[k]);
-	for (size_t k = 0; k <= t->n_units; k++)
+	g->wrapped = true;
+}
+
+void oom_playing_attributes(struct playing *g)
+{
+	for (size_t k = 0; k <= g->v->tape->n_units; k++)
 		make_attributes(g, g->p->units[k]);
 }
 
@@ -281,7 +286,7 @@ static void per_beside(struct playing *g, uint64_t part)
 	for (size_t i = 0; i < o->n; i++) {
 		if (!(o->params[i].flags & OOM_P_BESIDE))
 			continue;
-		weight(g, &o->params[i], part, o->rounded);
+		oom_playing_weight(g, &o->params[i], part, o->rounded);
 		oom_param_bytes(&o->params[i], g->plan, &rounded);
 		sum += rounded;
 	}
@@ -303,10 +308,15 @@ static void take(struct playing *g, size_t i)
 			divide(g, h, true);
 			break;
 		}
+		if (i == OOM_HOLD_WEIGHTS && g->s->chain.whole && h->bytes == g->s->in.params &&
+		    oom_quantised_on_card(g->plan) && g->plan->quantised_load != OOM_QLOAD_MADE) {
+			oom_playing_load_quantised(g);
+			break;
+		}
 		/* of a part of the chain each is whole */
 		for (size_t k = 0; k < t->n_params; k++)
 			if (oom_playing_param(g, k, &outside))
-				weight(g, &t->params[k], g->s->chain.whole ? h->bytes : 1,
+				oom_playing_weight(g, &t->params[k], g->s->chain.whole ? h->bytes : 1,
 				       g->s->chain.whole ? g->s->in.params : 1);
 		break;
 	case OOM_PER_TRAINED: oom_playing_per_trained(g, h->bytes); break;

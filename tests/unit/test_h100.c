@@ -14,8 +14,8 @@
 /* data/h100.csv: measured by tests/tools/measure_steps.py on one H100 80GB HBM3 (driver 580.159.04, torch 2.11.0+cu130,
  * transformers 5.17.0, bitsandbytes 0.50.2.dev0, peft 0.20.1.dev0); FSDP's as rank 0 of a process group that sends nothing,
  * DDP's with one rank, which has the buckets that several have.  The limits are a little above what was reached when the
- * rows were new.  What is known to be off: reserved bytes of FSDP1 where the model is large (+7 %), as the measuring program
- * empties the cache once the model is divided, which trainers do not (0.4 and 1.5 % without that);
+ * rows were new.  The program empties the cache once the model is there (empty_cache) and quantises one weight after the other
+ * without the segment that transformers 5 takes beforehand (quantised_load).  What is known to be off:
  * cuDNN's workspaces of ViT's patches (-2 %); compiled FSDP (-2 %). */
 static const struct limit {
 	const char *group;
@@ -30,7 +30,7 @@ static const struct limit {
 	{"FSDP2", OOM_MEASURE_ALLOCATED, 12, 0.0002, 0.002},
 	{"FSDP2", OOM_MEASURE_RESERVED, 6, 0.01, 0.03},
 	{"FSDP1", OOM_MEASURE_ALLOCATED, 14, 0.0005, 0.01},
-	{"FSDP1", OOM_MEASURE_RESERVED, 10, 0.006, 0.08},
+	{"FSDP1", OOM_MEASURE_RESERVED, 10, 0.005, 0.02},
 	{"compiled", OOM_MEASURE_ALLOCATED, 3, 0.03, 0.03},
 	{NULL, OOM_MEASURE_ALLOCATED, 0, 0, 0},
 };
