@@ -188,23 +188,30 @@ static void layer_norm(struct oom_tape *t, struct oom_node *n, struct grad *g)
  * fp32 row per token (aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu). */
 static void embedding(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
-	struct oom_val s[9];
+	struct oom_val s[12];
 	int k = 0;
 	const uint16_t m = n->aux_mono;
 	const uint64_t w = n->aux_width;
 
+	/* what the layer that looked it up has not used yet (a bias of scores: t5.c), and its gradient laid out as rows */
+	if (n->heads)
+		s[k++] = oom_scratch_hold(t, "gradient of the scores", n->length, n->heads, (enum oom_dtype)n->d);
+	if (n->perm & OOM_LOOKUP_AGAIN)
+		s[k++] = oom_scratch_hold(t, "ids again", m, w, OOM_I64);
+	if (n->perm & OOM_LOOKUP_TURNED)
+		s[k++] = oom_scratch_hold(t, "contiguous gradient", n->mono, n->width, (enum oom_dtype)n->dt);
 	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
 	/* an adapter's A is looked up transposed */
 	g[0].perm = n->edge[0].to <= -2 && t->params[-2 - n->edge[0].to].flags & OOM_P_LORA;
-	if (!oom_cond_above(t, m, 3072 / (w ? w : 1)))
-		return;
-	s[k++] = oom_scratch_hold(t, "sorted ids", m, w, OOM_I64);
-	s[k++] = oom_scratch_hold(t, "permutation", m, w, OOM_I64);
-	s[k++] = oom_scratch_hold(t, "sort scratch", m, 2 * w, OOM_I64);
-	s[k++] = oom_scratch_hold(t, "sort scratch", OOM_MONO_ONE, 512, OOM_I64);
-	for (int i = 0; i < 4; i++)
-		s[k++] = oom_scratch_hold(t, "segments", m, w, OOM_I64);
-	s[k++] = oom_scratch_hold(t, "partial sums", n->mono, n->width, OOM_F32);
+	if (oom_cond_above(t, m, 3072 / (w ? w : 1))) {
+		s[k++] = oom_scratch_hold(t, "sorted ids", m, w, OOM_I64);
+		s[k++] = oom_scratch_hold(t, "permutation", m, w, OOM_I64);
+		s[k++] = oom_scratch_hold(t, "sort scratch", m, 2 * w, OOM_I64);
+		s[k++] = oom_scratch_hold(t, "sort scratch", OOM_MONO_ONE, 512, OOM_I64);
+		for (int i = 0; i < 4; i++)
+			s[k++] = oom_scratch_hold(t, "segments", m, w, OOM_I64);
+		s[k++] = oom_scratch_hold(t, "partial sums", n->mono, n->width, OOM_F32);
+	}
 	for (int i = 0; i < k; i++)
 		oom_drop(t, s[i]);
 }

@@ -157,6 +157,9 @@ struct oom_temps {
 	uint8_t full, flags, scalar;
 };
 
+/* A lookup's result is permuted, so that its gradient is copied; a layer's second run has made the ids again. */
+enum oom_lookup { OOM_LOOKUP_TURNED = 1, OOM_LOOKUP_AGAIN = 2 };
+
 struct oom_node {
 	struct oom_edge edge[OOM_MAX_EDGES];
 	uint64_t width;         /* of output 0 */
@@ -181,7 +184,7 @@ struct oom_node {
 	uint16_t mono, aux_mono;
 	uint8_t dt, kind, n_edge, n_saved, n_out;
 	uint8_t n_packed;       /* dry runs: tensors it would save */
-	uint8_t perm;           /* attention: which of q, k, v, out lie as [b, s, h, d] */
+	uint8_t perm;           /* attention: which of q, k, v, out lie as [b, s, h, d]; a lookup: enum oom_lookup */
 	const char *name, *scope;
 	/* of each output while in backward: its gradient's storage, as [b, s, h, d], a view with
 	 * gaps, there at all */

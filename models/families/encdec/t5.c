@@ -6,24 +6,19 @@
 #include "blocks/encdec.h"
 #include "t5.h"
 
-/* variance in fp32, x * rsqrt in fp32, back to the weight's type when that is 16-bit, times the
- * weight. */
-struct oom_val t5_norm(struct oom_tape *t, const char *name, struct oom_val x)
+/* The first layer looks its bias up behind the product that makes its scores, whose derivative runs after the lookup's:
+ * until then it has the gradient of the scores in their own type.  A checkpointed layer has made the buckets again, too.  By the
+ * interface the product comes after the lookup. */
+static void beside_lookup(struct oom_tape *t, const struct t5_stack *s, struct oom_node *n)
 {
-	const char *scope = t->scope;
-	struct oom_val w, v, y;
+	const uint16_t scores = oom_mono_mul(t, s->m_tokens, s->m_len);
 
-	t->scope = name;
-	w = oom_norm_param(t, "weight", x.width);
-	v = oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, x, OOM_F32));
-	v = oom_op_mean(t, v, x.mono, D(1));
-	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));
-	y = oom_op_mul(t, x, v);
-	if (w.dt != OOM_F32)
-		y = oom_op_cast(t, y, (enum oom_dtype)w.dt);
-	y = oom_op_mul(t, w, y);
-	t->scope = scope;
-	return y;
+	n->perm = OOM_LOOKUP_TURNED | (t->plan->grad_ckpt != OOM_CKPT_NONE ? OOM_LOOKUP_AGAIN : 0);
+	if (t5_by_name(t))
+		return;
+	n->heads = (uint16_t)s->a->n_heads;
+	n->length = scores;
+	n->d = (uint16_t)(t->amp ? t->amp_dt : n->dt);
 }
 
 /* Bucketed relative positions, looked up and permuted to [1, heads, s, s].  `within`: made in the
@@ -42,6 +37,8 @@ static struct oom_val relative_positions(struct oom_tape *t, const struct t5_sta
 	}
 	b = oom_op_embedding(t, "relative_attention_bias", ids, t5_of(s->a)->buckets, heads, 0);
 	b.perm = false;
+	if (within && b.node >= 0)
+		beside_lookup(t, s, &t->nodes[b.node]);
 	return b;
 }
 

@@ -1,9 +1,28 @@
-/* Parts of T5's relatives: Switch's experts, LongT5's attention within blocks, UDOP's and
+/* T5's norm, and parts of its relatives: Switch's experts, LongT5's attention within blocks, UDOP's and
  * Pop2Piano's other tables. Reference: transformers 5.12,
  * models/{switch_transformers,longt5,udop,pop2piano}/modeling_*.py. */
+#include "blocks/image.h"
 #include "t5.h"
 
-#include "blocks/image.h"
+/* variance in fp32, x * rsqrt in fp32, back to the weight's type when that is 16-bit, times the
+ * weight. */
+struct oom_val t5_norm(struct oom_tape *t, const char *name, struct oom_val x)
+{
+	const char *scope = t->scope;
+	struct oom_val w, v, y;
+
+	t->scope = name;
+	w = oom_norm_param(t, "weight", x.width);
+	v = oom_op_unary(t, OOM_SQUARE, oom_op_cast(t, x, OOM_F32));
+	v = oom_op_mean(t, v, x.mono, D(1));
+	v = oom_op_unary(t, OOM_RSQRT, oom_op_unary(t, OOM_ADD_SCALAR, v));
+	y = oom_op_mul(t, x, v);
+	if (w.dt != OOM_F32)
+		y = oom_op_cast(t, y, (enum oom_dtype)w.dt);
+	y = oom_op_mul(t, w, y);
+	t->scope = scope;
+	return y;
+}
 
 bool t5_is_sparse(const struct t5_stack *s, uint32_t layer)
 {
