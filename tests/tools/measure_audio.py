@@ -141,10 +141,15 @@ model("qwen3_omni_moe_thinker", heard(50, eighths),
                          num_position_embeddings=64), **TOKENS)
 
 
+PLAIN = ("granite_speech",)                     # takes neither fused attention nor checkpoints
+
+
 def run(name, i, backend):
     config, batch = MODELS[name]
     step, seconds = dict(images.STEPS[i]), SECONDS[i]
     step.pop("images", 1)
+    if name in PLAIN:
+        step.update(attn="eager", grad_ckpt=False)
     task = "image-text" if "vision_config" in config else "seq2seq"
     spec = M.normalise(dict(step, config=config, task=task, seq_len=256, id="%s-%d" % (name, i), model=name,
                             optimizer="adamw"))

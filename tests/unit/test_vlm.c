@@ -138,7 +138,7 @@ static void what_is_counted(void **state)
 		{"gemma4", false, true, ", \"vision_config\": {}"},
 		{"florence2", false, true, ""}, {"kosmos-2", false, true, ""}, {"kosmos-2.5", false, false, ""}, {"qwen2_audio", false, false, ""}, {"llava", true, false, ""},
 		{"qwen2_audio", true, true, ""}, {"voxtral", true, true, ""}, {"audioflamingo3", true, true, ""},
-		{"granite_speech", true, false, ""}, {"glmasr", true, true, ""}, {"musicflamingo", true, true, ""},
+		{"granite_speech", true, true, ""}, {"granite_speech_plus", true, false, ""}, {"glmasr", true, true, ""}, {"musicflamingo", true, true, ""},
 		{"qwen2_5_omni_thinker", true, true, ""}, {"qwen3_omni_moe_thinker", true, true, ""},
 	};
 

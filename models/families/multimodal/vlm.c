@@ -268,7 +268,7 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	x = scattered(e, x, f);
 	if (flags & OOM_VLM_FLATLY)
 		x = oom_name(e->output, x);     /* inputs_embeds */
-	else if (flags & OOM_VLM_HEAD)          /* the same, until both stacks are through */
+	else if (flags & (OOM_VLM_HEAD | OOM_VLM_HOLDS))        /* the same, until the text model is through */
 		x = e->words = oom_name(e->output, x);
 	if (e->n_deep || !(flags & OOM_VLM_FLATLY))
 		oom_deepstack(e);

@@ -28,7 +28,7 @@ COMPOSITION("glmasr", TEXT_AUDIO, oom_emit_glmasr, OOM_VLM_AUDIO | OOM_VLM_RUNS 
 COMPOSITION("glmga", TEXT_VISION, oom_emit_glm, OOM_VLM_KINDS | OOM_VLM_RUNS)
 COMPOSITION("got_ocr2", TEXT_VISION, oom_emit_sam, OOM_VLM_RUNS | OOM_VLM_EXACT)
 COMPOSITION("granite_speech", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech,
-	    OOM_VLM_AUDIO | OOM_VLM_SHIFT)
+	    OOM_VLM_AUDIO | OOM_VLM_SHIFT | OOM_VLM_RUNS | OOM_VLM_EXACT | OOM_VLM_HOLDS)
 COMPOSITION("granite_speech_plus", TEXT_ENCODER_PROJECTOR, oom_emit_granite_speech,
 	    OOM_VLM_AUDIO | OOM_VLM_SHIFT)
 COMPOSITION("idefics", FILE_VISION_PERCEIVER, oom_emit_idefics, 0)

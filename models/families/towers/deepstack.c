@@ -33,6 +33,8 @@ static void over(struct oom_tape *t, void *ctx)
 		return;
 	for (uint32_t i = 0; i < e->n_deep; i++)
 		oom_forget(e->output, e->deep[i]);
+	if (e->v->kind->flags & OOM_VLM_HOLDS)
+		oom_forget(e->output, e->words);
 	oom_forget(e->output, e->tokens);
 	if (e->v->kind->flags & OOM_VLM_DROPS)
 		oom_forget(e->output, e->features);

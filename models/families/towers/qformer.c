@@ -4,6 +4,8 @@
  * Reference: transformers 5.12, models/{blip_2,instructblip,instructblipvideo}/modeling_*.py, the QFormerModel classes. */
 #include "blocks/encoder.h"
 #include "projector.h"
+#include "resamplers.h"
+#include "weights.h"
 
 enum { FRAMES = 4 };    /* of a video ("video has frames=4 always", get_video_features) */
 
@@ -16,6 +18,7 @@ struct layer {
 	double dropout, attn_dropout;
 	enum oom_act act;
 	bool texts;
+	bool spread;                    /* the queries are one row for all images until they meet them */
 	struct oom_val image;
 	struct tokens queries, text, both, patches;
 };
@@ -26,10 +29,11 @@ static struct oom_val heads_of(struct oom_tape *t, const char *name, struct oom_
 }
 
 /* QFormerAttention: to the image, or of x's tokens among themselves. */
-static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, bool cross)
+static struct oom_val attention(struct oom_tape *t, const struct layer *l, struct oom_val x, bool cross, bool alone)
 {
 	const struct oom_dim d = {l->d, "hidden_size"}, heads = {l->heads, "n_heads"};
-	const struct tokens own = cross ? l->queries : l->both, to = cross ? l->patches : l->both;
+	const struct tokens row = {l->queries.one, l->queries.one}, self = alone ? row : l->both, own = cross ? l->queries : self,
+			    to = cross ? l->patches : self;
 	const struct oom_val from = cross ? l->image : x;
 	struct oom_frame outer = {.t = t}, f = {.t = t};
 	struct oom_val q, k, v, w, p, y;
@@ -38,6 +42,8 @@ static struct oom_val attention(struct oom_tape *t, const struct layer *l, struc
 	k = oom_name(&f, heads_of(t, "key", from, d));
 	v = oom_name(&f, heads_of(t, "value", from, d));
 	q = oom_name(&f, heads_of(t, "query", x, d));
+	if (cross && alone)                     /* spread over the images by the product */
+		q = oom_op_expand_copy(t, q, own.all, d);
 	w = oom_op_bmm(t, "scores", q, k, oom_mono_mul(t, own.all, to.one), heads, l->d / l->heads);
 	w = oom_name(&f, oom_op_unary(t, OOM_SCALE, w));
 	if (l->texts) {                         /* cast to the scores' type before dropout */
@@ -77,14 +83,15 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 {
 	const struct layer *l = ctx;
 	const struct oom_dim d = {l->d, "hidden_size"};
+	const bool alone = l->spread && i == 0;
 	struct oom_frame f = {.t = t};
 	struct oom_val all, y, text;
 
-	all = y = oom_name(&f, attention(t, l, x, false));
+	all = y = oom_name(&f, attention(t, l, x, false, alone));
 	if (l->texts)
 		y = oom_name(&f, part_of(t, all, l->queries.all, l->queries.all));
 	if (i % l->every == 0)
-		y = oom_rename(&f, y, attention(t, l, y, true));
+		y = oom_rename(&f, y, attention(t, l, y, true, alone));
 	y = feed_forward(t, l, y);
 	if (l->texts) {
 		y = oom_name(&f, y);
@@ -94,10 +101,8 @@ static struct oom_val block(struct oom_tape *t, const void *ctx, uint32_t i, str
 	return oom_leave(&f, y);
 }
 
-static bool read_layer(struct layer *l, struct oom_emit *e, uint64_t *layers)
+static bool read_layer(struct layer *l, struct oom_reader *r, uint64_t *layers)
 {
-	struct oom_reader *r = &e->part[2];
-
 	*l = (struct layer){.d = oom_read_count(r, "hidden_size", 1), .ff = oom_read_count(r, "intermediate_size", 1),
 			    .heads = oom_read_count(r, "num_attention_heads", 1),
 			    .every = oom_read_count_or(r, "cross_attention_frequency", 2),
@@ -167,7 +172,7 @@ static struct oom_val qformer(struct oom_emit *e, struct kind kind)
 	struct oom_tower w;
 	struct oom_val x, image;
 
-	if (!read_layer(&l, e, &layers) || (!kind.texts && oom_read_bool(&e->part[2], "use_qformer_text_input", false)))
+	if (!read_layer(&l, &e->part[2], &layers) || (!kind.texts && oom_read_bool(&e->part[2], "use_qformer_text_input", false)))
 		return kind.texts ? oom_emit_qformer_weights(e) : oom_emit_blip2_weights(e);
 	d = (struct oom_dim){l.d, "hidden_size"};
 	l.texts = kind.texts;
@@ -200,6 +205,51 @@ static struct oom_val qformer(struct oom_emit *e, struct kind kind)
 	if (e->output && !t->plan->padding_mask)        /* attention_mask, torch.ones_like(input_ids) */
 		oom_name(e->output, oom_new(t, "ones_like", t->m_bs, D(1), OOM_I64));
 	return oom_leave(&f, oom_project(e, "language_projection", x, e->a->d_model, true));
+}
+
+/* The layers' feed-forwards for a text, which there is none of. */
+static void idle_text(struct oom_tape *t, const struct layer *l, uint64_t layers)
+{
+	struct oom_weights idle;
+
+	oom_weights_begin(t, &idle);
+	for (uint64_t i = 0; i < layers; i++) {
+		oom_weight_linear(t, "dense", l->d, l->ff, true);
+		oom_weight_linear(t, "dense", l->ff, l->d, true);
+		oom_weight_norm(t, "LayerNorm", l->d, true);
+	}
+	oom_weights_end(t, &idle);
+}
+
+struct oom_val oom_qformer_of(struct oom_emit *e, struct oom_reader *r, const char *query, uint64_t n, struct oom_val image)
+{
+	struct oom_tape *t = e->t;
+	uint8_t kind[OOM_MAX_LAYERS] = {0};
+	struct oom_frame f = {.t = t};
+	struct oom_dim d;
+	struct layer l;
+	uint64_t layers;
+	struct oom_val x;
+
+	if (!read_layer(&l, r, &layers))
+		return image;
+	d = (struct oom_dim){l.d, "hidden_size"};
+	l.spread = true;
+	l.image = oom_name_shared(&f, image);
+	l.patches = (struct tokens){e->m_tokens, e->m_len};
+	oom_tower_tokens(e, n);
+	l.queries = l.both = (struct tokens){e->m_tokens, e->m_len};
+	t->selection.part = OOM_PART_PROJECTOR;
+	x = oom_op_view(t, oom_param(t, query, n, l.d, 0), oom_len_const(t, OOM_MONO_ONE, n), d);
+	t->scope = "qformer";
+	x = oom_name(&f, oom_op_dropout(t, oom_op_layer_norm(t, "layernorm", x, 0, true, true), l.dropout));
+	for (uint64_t i = 0; i < layers; i++)
+		kind[i] = (uint8_t)((i == 0) + 2 * (i % l.every == 0));
+	x = oom_plain_layers(t, layers, kind, block, &l, sizeof(l), x);
+	if (oom_read_bool(r, "use_qformer_text_input", false))
+		idle_text(t, &l, layers);
+	t->selection.part = OOM_PART_TOWER;
+	return oom_leave(&f, x);
 }
 
 struct oom_val oom_emit_blip2(struct oom_emit *e)

@@ -2,7 +2,6 @@
  * Reference: transformers 5.12, the classes named at each table. */
 #include "blocks/image.h"
 #include "projector.h"
-#include "resamplers.h"
 #include "vision.h"
 #include "weights.h"
 
@@ -21,8 +20,8 @@ static const struct oom_weight_row qformer_layer[] = {
 	Q_ATTENTION(Q_H), ONLY(Q_CROSS, 5), Q_ATTENTION(Q_FROM), Q_FEED, ONLY(Q_TEXT, 3), Q_FEED,
 		OOM_WEIGHTS_END};
 
-void oom_qformer_layers(struct oom_tape *t, struct oom_reader *r, uint64_t d, uint64_t from,
-			bool text)
+/* Layers d wide: every so-many-th of them, as the config r says, with cross-attention; text: a second feed-forward. */
+static void qformer_layers(struct oom_tape *t, struct oom_reader *r, uint64_t d, uint64_t from, bool text)
 {
 	const uint64_t layers = oom_read_count(r, "num_hidden_layers", 0),
 		       every = oom_read_count_or(r, "cross_attention_frequency", 2),
@@ -54,8 +53,8 @@ static struct oom_val qformer(struct oom_emit *e, bool instruct)
 	}
 	oom_weight_norm(t, "layernorm", d, true);
 	/* the composition overwrites encoder_hidden_size with the tower's (Blip2Config.__post_init__) */
-	oom_qformer_layers(t, r, d, w.d,
-			   instruct || oom_read_bool(r, "use_qformer_text_input", false));
+	qformer_layers(t, r, d, w.d,
+		       instruct || oom_read_bool(r, "use_qformer_text_input", false));
 	oom_weight_linear(t, "language_projection", d, e->a->d_model, true);
 	return oom_none();
 }

@@ -2,11 +2,10 @@
 #ifndef OOM_RESAMPLERS_H
 #define OOM_RESAMPLERS_H
 
-#include "blocks/blocks.h"
+#include "vision.h"
 
-/* The layers of a Q-Former d wide, as weights: every so-many-th of them, as the config r says, with
- * cross-attention; text: a second feed-forward, of text. */
-void oom_qformer_layers(struct oom_tape *t, struct oom_reader *r, uint64_t d, uint64_t from,
-			bool text);
+/* A Q-Former that runs: n queries, one row of them for all images until they meet them, attend to e->m_tokens rows of
+ * `image`, which it consumes (qformer.c). */
+struct oom_val oom_qformer_of(struct oom_emit *e, struct oom_reader *r, const char *query, uint64_t n, struct oom_val image);
 
 #endif

@@ -3,10 +3,9 @@
  * A step on text alone holds them without running them, which is how AutoModelForSeq2SeqLM trains
  * these types on token ids. Reference: transformers 5.12,
  * models/{qwen2_audio,voxtral,voxtral_realtime,audioflamingo3,musicflamingo,glmasr,
- * granite_speech,vibevoice_asr}/modeling_*.py. */
+ * vibevoice_asr}/modeling_*.py. */
 #include "hearing.h"
 #include "projector.h"
-#include "resamplers.h"
 #include "vision.h"
 #include "weights.h"
 
@@ -265,67 +264,6 @@ struct oom_val oom_emit_glmasr(struct oom_emit *e)
 	x = oom_project(e, "linear_1", x, 2 * e->a->d_model, true);
 	x = oom_name(&f, projected(e, "linear_2", oom_activation(e->t, oom_projector_act(e), x), true));
 	return oom_leave(&f, kept_of(e, x, (h.windows - 1) * (h.positions / 4) + ((h.rest - 1) / 2 + 1) / 4));
-}
-
-/* ---- Granite Speech: a conformer and a Q-Former ---- */
-
-enum { C_H = YES + 1, C_FF, C_INNER, C_KV, C_HEAD, C_PLACES, C_WIDE, C_WIDE2, C_KERNEL };
-#define C_FEED \
-	NORM("pre_norm", C_H, YES), LINEAR("up_proj", C_H, C_FF, YES), \
-	LINEAR("down_proj", C_FF, C_H, YES)
-static const struct oom_weight_row conformer_rows[] = {
-	C_FEED, C_FEED, NORM("pre_norm", C_H, YES), LINEAR("to_q", C_H, C_INNER, NO),
-	LINEAR("to_kv", C_H, C_KV, NO), LINEAR("to_out", C_INNER, C_H, YES),
-	ALONE("rel_pos_emb", C_PLACES, C_HEAD),
-	NORM("norm", C_H, YES), CONV("up_conv", C_WIDE2, C_H, YES),
-	CONV("depth_conv", C_WIDE, C_KERNEL, NO),
-	NORM("batch_norm", C_WIDE, YES), CONV("down_conv", C_H, C_WIDE, YES),
-	NORM("post_norm", C_H, YES),
-	OOM_WEIGHTS_END};
-
-static void conformer_layer(struct oom_tape *t, const void *ctx, uint64_t i)
-{
-	const uint64_t *n = ctx;
-
-	(void)i;
-	oom_weight_rows(t, conformer_rows, n);
-	oom_buffer(t, n[C_WIDE], OOM_DT_BF16);  /* the batch norm's */
-	oom_buffer(t, n[C_WIDE], OOM_DT_BF16);
-	oom_buffer(t, 1, OOM_I64);
-}
-
-struct oom_val oom_emit_granite_speech(struct oom_emit *e)
-{
-	struct oom_tape *t = e->t;
-	struct oom_reader *r = &e->part[1], *p = &e->part[2];
-	const uint64_t out = oom_read_count_or(r, "output_dim", 42), d =
-		oom_read_count(r, "hidden_dim", 1),
-		       heads = oom_read_count(r, "num_heads", 1),
-		       head = oom_read_count_or(r, "dim_head", heads ? d / heads : 0),
-		       inner = head * heads, wide = d * oom_read_count_or(r, "conv_expansion_factor", 2),
-		       context = oom_read_count_or(r, "context_size", 200), q =
-			       oom_read_count(p, "hidden_size", 1),
-		       rate = oom_read_count_or(&e->outer, "downsample_rate", 5);
-	const uint64_t n[] = {[YES] = 1, [C_H] = d, [C_FF] =
-			      d * oom_read_count_or(r, "feedforward_mult", 4),
-			      [C_INNER] = inner, [C_KV] = 2 * inner, [C_HEAD] = head, [C_WIDE] =
-				      wide,
-			      [C_WIDE2] = 2 * wide, [C_KERNEL] =
-				      oom_read_count(r, "conv_kernel_size", 1),
-			      [C_PLACES] = 2 * oom_read_count(r, "max_pos_emb", 1) + 1};
-
-	oom_buffer(t, context * context, OOM_I64);      /* attention_dists */
-	oom_weight_linear(t, "input_linear", oom_read_count(r, "input_dim", 1), d, true);
-	oom_weight_layers(t, oom_read_count(r, "num_layers", 0), conformer_layer, n);
-	oom_weight_linear(t, "out", d, out, true);
-	oom_weight_linear(t, "out_mid", out, d, true);
-	oom_weight(t, "query", oom_read_count_or(&e->outer, "window_size", 15) / (rate ? rate : 1),
-		   q);
-	oom_weight_norm(t, "layernorm", q, true);
-	oom_qformer_layers(t, p, q, oom_read_count(p, "encoder_hidden_size", 1),
-			   oom_read_bool(p, "use_qformer_text_input", false));
-	oom_weight_linear(t, "linear", q, e->a->d_model, true);
-	return oom_none();
 }
 
 /* ---- VibeVoice: two convolutional tokenizers ---- */

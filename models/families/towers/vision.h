@@ -168,6 +168,8 @@ enum {
 	OOM_VLM_KINDS = 1024,
 	OOM_VLM_FLATLY = 2048, /* no model within the model: what is made of images has names until the loss is there */
 	OOM_VLM_HEAD = 131072, /* has a head of its own around the text model's two stacks */
+	/* the text model works on a product of the embedded words, which stay until it returns (Granite's multiplier) */
+	OOM_VLM_HOLDS = 262144,
 	OOM_VLM_HEARS = 65536, /* takes audio beside images */
 	OOM_VLM_FIRST = 32768, /* images come before the words are embedded */
 	OOM_VLM_OUTSIDE = 16384, /* the loss is made outside of the causal model, which has returned its logits */
