@@ -55,7 +55,9 @@ int oom_finish(int code)
 {
 	struct oom_error err = {{0}};
 
-	return oom_out_flush(&err) ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : code;
+	if (!oom_out_flush(&err))
+		return code;
+	return *err.text ? oom_complain(OOM_EXIT_INPUT, "%s", err.text) : OOM_EXIT_INPUT;
 }
 
 enum { OWN_ROWS = 64 };

@@ -183,6 +183,7 @@ enum oom_status oom_out_close(struct oom_out *out, struct oom_error *err)
 }
 
 static bool incomplete;
+static bool told;               /* that standard output was lost */
 
 void oom_out_incomplete(void)
 {
@@ -204,5 +205,11 @@ enum oom_status oom_out_flush(struct oom_error *err)
 	}
 	if (!bad && incomplete)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory: the output is incomplete");
-	return bad ? failed("standard output", err) : OOM_OK;
+	if (!bad)
+		return OOM_OK;
+	failed("standard output", err);
+	if (told && err)
+		err->text[0] = 0;       /* who writes a table says it, and the command's end comes after */
+	told = true;
+	return OOM_ERR_IO;
 }

@@ -28,7 +28,8 @@ enum oom_status oom_out_close(struct oom_out *out, struct oom_error *err);
 void oom_out_discard(struct oom_out *out);
 /* Part of what is being written could not be made (no memory): oom_out_flush will say so. */
 void oom_out_incomplete(void);
-/* Flushes standard output; OOM_ERR_IO with the reason when anything of it was lost. */
+/* Flushes standard output; OOM_ERR_IO with the reason when anything of it was lost, or with "" if that was given
+ * before. */
 enum oom_status oom_out_flush(struct oom_error *err);
 
 #endif
