@@ -60,6 +60,9 @@ enum oom_status part_recognise(struct fw_part *p, const char *framework, struct 
 	if (!p->fw && framework)
 		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
 				     framework);
+	/* what would have told may not have been read */
+	if (!p->fw && p->reading->out_of_memory)
+		return oom_error_set(err, OOM_ERR_MEMORY, "%s: out of memory", p->file);
 	if (!p->fw)
 		return not_recognised(&p->doc, err);
 	*out = p;
