@@ -81,10 +81,7 @@ static void training_engine(struct emission *e)
 		/* transformers reads offload here, not in the config (training_args.py _process_fsdp_args); the words
 		 * leave FSDP2's parameters gathered in versions 5.0 and on, unless the config says that they are not */
 		snprintf(words, sizeof(words), "%s auto_wrap%s",
-			 kept				     ? "shard_grad_op" :
-			 !two && emit_is(e, "zero", "0") ? "no_shard" :
-							     "full_shard",
-			 offload ? " offload" : "");
+			 kept ? "shard_grad_op" : !two && emit_is(e, "zero", "0") ? "no_shard" : "full_shard", offload ? " offload" : "");
 		emit_set(e, "fsdp", words);
 		emit_set(e, "fsdp_config.version", two ? "2" : "1");
 		if (two)

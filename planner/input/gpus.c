@@ -382,20 +382,17 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 		if (match(g, want) != best)
 			continue;
 		if (used < sizeof(names) - 1)
-			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
-						 found ? ", " : "", g->name);
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", found ? ", " : "", g->name);
 		found++;
 		differ |= pick && pick->memory_gb != g->memory_gb;
 		if (!pick || g->capacity_bytes < pick->capacity_bytes)
 			pick = g;
 	}
 	if (differ)
-		return oom_error_set(err, OOM_ERR_UNKNOWN,
-				     "\"%s\" names cards of different memory sizes: %s; say which",
-				     word, names);
+		return oom_error_set(err, OOM_ERR_UNKNOWN, "\"%s\" names cards of different memory sizes: %s; say which", word,
+				     names);
 	if (found > 1 && note)
-		snprintf(note, 256, "\"%s\" may be %s: the smaller reported capacity is used (%s)",
-			 word, names, pick->name);
+		snprintf(note, 256, "\"%s\" may be %s: the smaller reported capacity is used (%s)", word, names, pick->name);
 	else if (note)
 		note_others(gpus, word, want, pick, note);
 	*out = *pick;

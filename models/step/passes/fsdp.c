@@ -14,130 +14,24 @@
  *   the end   the root's gradients (the head's has waited since the backward began) likewise.
  *
  * FSDP1 (_flat_param.py) gathers straight into the flat parameter and gives it up as soon as the unit
- * has run; the allocator has it back later (replay_waiting.c).  A unit's parameters are views of it that torch.split made: their gradients are joined to a
- * flat one by its derivative, which is reduced where it lies, and the rank's part cast to the type of
- * the shards.
+ * has run; the allocator has it back later (replay_waiting.c).  A unit's parameters are views of it that torch.split made:
+ * their gradients are joined to a flat one by its derivative, which is reduced where it lies, and the rank's part cast to
+ * the type of the shards.
  *
  * Streams of the card have pools of their own in the allocator.  FSDP1 casts or fetches its part on its
- * pre-unshard stream, gathers on its unshard stream and reduces on its post-backward stream (_runtime_utils.py _unshard, _post_backward_hook); FSDP2's
- * all-gather outputs and reduced gradients lie on its own streams, what is copied out of and into them
+ * pre-unshard stream, gathers on its unshard stream and reduces on its post-backward stream (_runtime_utils.py _unshard,
+ * _post_backward_hook); FSDP2's all-gather outputs and reduced gradients lie on its own streams, what is copied out of and into them
  * on the one that computes (_fsdp_collectives.py foreach_all_gather, foreach_reduce).
  *
  * data/fsdp2_tracker.csv holds what PyTorch's own tracker counts. */
-#include "step/allocator.h"
 #include "step/engines.h"
 #include "step/passes/fsdp_held.h"
+#include "step/passes/fsdp_rows.h"
 #include "step/passes/sharing.h"
-
-/* Rows of one unit: all-gather output, parameters, the reduce-scatter's input (FSDP2, or FSDP1 where it is a
- * cast), its output before a cast, gradient shard, FSDP1's flat gradient, its part as it is sent. */
-struct unit_rows {
-	int32_t gathered, params, input, output, shard, flat, sent, sum;
-	bool made;
-	bool again;             /* a layer whose parameters an earlier one has gathered before */
-};
-/* A rewrite's own memory: one for every layer, and [0] for the root, which also keeps what waits
- * to be freed and how many layers of the pass have been met. */
-struct own {
-	struct unit_rows rows;
-	bool runs;              /* the backward pass comes to it */
-	bool ahead;             /* gathered for a backward that has not come to it yet */
-	int32_t gathered_before, reduced_before;
-	size_t met;
-};
-
-static bool copies_out(const struct oom_rewrite *w)
-{
-	return oom_engine_of(w->plan)->gathers_apart;
-}
 
 static bool reshards(const struct oom_rewrite *w)
 {
 	return w->plan->zero_stage >= 3;
-}
-
-static int32_t row(struct oom_rewrite *w, size_t unit, const char *name, uint64_t bytes,
-		   enum oom_cat cat, enum oom_share share, enum oom_cuda_stream stream)
-{
-	const int32_t r = bytes ? oom_rewrite_row(w, name, bytes, cat, share) : -1;
-
-	if (r < 0)
-		return r;
-	w->to->rows[r].stream = stream;
-	if (unit)
-		w->to->rows[r].mult = w->from->units[unit - 1].mult;
-	return r;
-}
-
-/* FSDP1's are read by another stream than they lie on (replay_waiting.c). */
-static void wait_for_another(struct oom_rewrite *w, const struct unit_rows *r)
-{
-	if (copies_out(w))
-		return;
-	if (r->params >= 0)
-		w->to->rows[r->params].opens_wait = true;
-	if (r->flat >= 0)
-		w->to->rows[r->flat].joins_wait = true;
-}
-
-/* The layer whose parameters this one runs: itself, or where layers share theirs (ALBERT), and this
- * one has brought none, the first that ends with the same. */
-static size_t owner_of(const struct oom_rewrite *w, size_t unit)
-{
-	const struct oom_unit *u = w->from->units;
-	size_t k = 1;
-
-	if (!unit || u[unit - 1].param0 < u[unit - 1].param1)
-		return unit;
-	while (k < unit && u[k - 1].param1 != u[unit - 1].param1)
-		k++;
-	return k;
-}
-
-/* Gradients in fp32 on their way between ranks.  Unsaid: under mixed precision FSDP2's are, as torchtitan sets
- * MixedPrecisionPolicy, FSDP1's as they were computed, as accelerate does (utils/dataclasses.py). */
-static bool reduces_wide(const struct oom_plan *p)
-{
-	if (p->reduce_dtype != OOM_REDUCE_AUTO)
-		return p->reduce_dtype == OOM_REDUCE_FP32;
-	return oom_engine_of(p)->gathers_apart && oom_engine_casts(p);
-}
-
-static const struct unit_rows *rows_of(struct oom_rewrite *w, size_t unit)
-{
-	struct unit_rows *r = &((struct own *)w->own)[unit].rows;
-	const bool casts = oom_engine_casts_trained(w->plan);
-	struct oom_unit_sums sum;
-	uint64_t narrow, reduced;
-
-	if (r->made)
-		return r;
-	sum = oom_sum_unit(w, (uint32_t)owner_of(w, unit), casts);
-	narrow = oom_sum_unit(w, (uint32_t)owner_of(w, unit), false).grads;
-	reduced = reduces_wide(w->plan) ? oom_sum_unit(w, (uint32_t)owner_of(w, unit), true).grads : narrow;
-	r->made = true;
-	r->again = owner_of(w, unit) != unit;
-	r->params = row(w, unit, unit ? "gathered layer" : "gathered embeddings and head",
-			sum.bytes, OOM_CAT_COMM, OOM_SHARE_WHOLE,
-			copies_out(w) ? OOM_COMPUTE : OOM_GATHERS);
-	r->gathered = row(w, unit, "all-gather output", copies_out(w) ? sum.bytes : 0,
-			  OOM_CAT_COMM, OOM_SHARE_PADDED, OOM_GATHERS);
-	r->input = row(w, unit, "reduce-scatter input", copies_out(w) || reduced != narrow ? reduced : 0,
-		       OOM_CAT_COMM, copies_out(w) ? OOM_SHARE_PADDED : OOM_SHARE_WHOLE,
-		       copies_out(w) ? OOM_COMPUTE : OOM_REDUCES);
-	r->output = row(w, unit, "reduce-scatter output", reduced != sum.grads ? reduced : 0, OOM_CAT_COMM,
-			OOM_SHARE_PART, OOM_REDUCES);
-	r->sent = row(w, unit, "shard to be gathered",
-		      !copies_out(w) && (casts || w->plan->offload_params != OOM_OFFLOAD_NONE) ? sum.bytes : 0,
-		      OOM_CAT_COMM, OOM_SHARE_PART, OOM_BEFORE_GATHERS);
-	r->sum = row(w, unit, "sum of a shared weight's gradients",
-		     copies_out(w) ? 0 : oom_shared_grads(w, (uint32_t)unit), OOM_CAT_COMM, OOM_SHARE_WHOLE, OOM_GATHERS);
-	r->flat = row(w, unit, "flat gradient", copies_out(w) ? 0 : narrow, OOM_CAT_COMM, OOM_SHARE_WHOLE,
-		      OOM_GATHERS);
-	r->shard = row(w, unit, "gradient shard", sum.grads, OOM_CAT_GRAD, OOM_SHARE_PART,
-		       OOM_REDUCES);
-	wait_for_another(w, r);
-	return r;
 }
 
 static void give(struct oom_rewrite *w, int32_t *r)
@@ -148,12 +42,12 @@ static void give(struct oom_rewrite *w, int32_t *r)
 
 /* FSDP1's gathered parameters.  A part that is cast, or that lies on the host, is on the card in the type of the
  * computation until it has been gathered (_flat_param.py pre_unshard, on a stream of its own; unshard). */
-static void gather_flat(struct oom_rewrite *w, const struct unit_rows *r)
+static void gather_flat(struct oom_rewrite *w, const struct oom_fsdp_rows *r)
 {
-	if (!copies_out(w))
+	if (!oom_fsdp_copies_out(w))
 		oom_rewrite_event(w, r->sent, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
-	if (!copies_out(w))
+	if (!oom_fsdp_copies_out(w))
 		oom_rewrite_event(w, r->sent, OOM_EV_FREE);
 }
 
@@ -161,8 +55,8 @@ static void gather_flat(struct oom_rewrite *w, const struct unit_rows *r)
 
 static void gather(struct oom_rewrite *w, size_t unit)
 {
-	struct own *root = w->own;
-	const struct unit_rows *r = rows_of(w, unit);
+	struct oom_fsdp_own *root = w->own;
+	const struct oom_fsdp_rows *r = oom_fsdp_rows_of(w, unit);
 
 	if (r->again && !reshards(w))
 		return;                         /* still there */
@@ -179,13 +73,13 @@ static void gather(struct oom_rewrite *w, size_t unit)
  * (_post_backward_reshard), or not at all. */
 static bool prefetches(const struct oom_rewrite *w, enum oom_prefetch when)
 {
-	return copies_out(w) ? when == OOM_PREFETCH_PRE :
+	return oom_fsdp_copies_out(w) ? when == OOM_PREFETCH_PRE :
 			       w->plan->backward_prefetch == (int64_t)when && !oom_ckpt_around_units(w->plan);
 }
 
-static void start(struct oom_rewrite *w, const struct unit_rows *r)
+static void start(struct oom_rewrite *w, const struct oom_fsdp_rows *r)
 {
-	if (copies_out(w))
+	if (oom_fsdp_copies_out(w))
 		oom_rewrite_event(w, r->gathered, OOM_EV_ALLOC);
 	else
 		gather_flat(w, r);
@@ -195,19 +89,19 @@ static void start(struct oom_rewrite *w, const struct unit_rows *r)
  * _backward_prefetch: "mistargeted prefetches"); FSDP1 only one whose is. */
 static void prefetch(struct oom_rewrite *w, size_t unit, enum oom_prefetch when)
 {
-	struct own *ahead = (struct own *)w->own + unit;
+	struct oom_fsdp_own *ahead = (struct oom_fsdp_own *)w->own + unit;
 
-	if (!unit || !prefetches(w, when) || (!copies_out(w) && !ahead->runs))
+	if (!unit || !prefetches(w, when) || (!oom_fsdp_copies_out(w) && !ahead->runs))
 		return;
-	start(w, rows_of(w, unit));
+	start(w, oom_fsdp_rows_of(w, unit));
 	ahead->ahead = true;
 }
 
 /* Units whose backward is not needed are passed over: what comes next then was not gathered ahead. */
 static void gather_again(struct oom_rewrite *w, size_t unit)
 {
-	struct own *root = w->own, *mine = root + unit;
-	const struct unit_rows *r = rows_of(w, unit);
+	struct oom_fsdp_own *root = w->own, *mine = root + unit;
+	const struct oom_fsdp_rows *r = oom_fsdp_rows_of(w, unit);
 
 	if (!root->met++)
 		give(w, &root->gathered_before);
@@ -216,7 +110,7 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 	if (!mine->ahead)
 		start(w, r);
 	mine->ahead = false;
-	if (copies_out(w)) {
+	if (oom_fsdp_copies_out(w)) {
 		oom_rewrite_event(w, r->params, OOM_EV_ALLOC);
 		oom_rewrite_event(w, r->gathered, OOM_EV_FREE);
 	}
@@ -226,7 +120,7 @@ static void gather_again(struct oom_rewrite *w, size_t unit)
 /* FSDP1 (_post_backward_hook): the gradients are joined to a flat one, which is cast where it is reduced in another
  * type and stays beside that; its part is reduced and cast.  On the stream of torch.split's forward (replay_waiting.c), where
  * those of a weight that is used twice are added beside themselves, as they come from another (input_buffer.cpp). */
-static void reduce_flat(struct oom_rewrite *w, size_t unit, const struct unit_rows *r)
+static void reduce_flat(struct oom_rewrite *w, size_t unit, const struct oom_fsdp_rows *r)
 {
 	oom_rewrite_event(w, r->sum, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->flat, OOM_EV_ALLOC);
@@ -244,9 +138,9 @@ static void reduce_flat(struct oom_rewrite *w, size_t unit, const struct unit_ro
 	oom_rewrite_event(w, r->flat, OOM_EV_FREE);
 }
 
-static void reduce_copied(struct oom_rewrite *w, size_t unit, const struct unit_rows *r)
+static void reduce_copied(struct oom_rewrite *w, size_t unit, const struct oom_fsdp_rows *r)
 {
-	struct own *root = w->own;
+	struct oom_fsdp_own *root = w->own;
 
 	if (!r->again || reshards(w))
 		oom_rewrite_event(w, r->params, OOM_EV_FREE);
@@ -263,9 +157,9 @@ static void reduce_copied(struct oom_rewrite *w, size_t unit, const struct unit_
 
 static void reduce(struct oom_rewrite *w, size_t unit)
 {
-	const struct unit_rows *r = rows_of(w, unit);
+	const struct oom_fsdp_rows *r = oom_fsdp_rows_of(w, unit);
 
-	if (copies_out(w))
+	if (oom_fsdp_copies_out(w))
 		reduce_copied(w, unit, r);
 	else
 		reduce_flat(w, unit, r);
@@ -282,20 +176,20 @@ static void reduce(struct oom_rewrite *w, size_t unit)
 static void gather_last(struct oom_rewrite *w)
 {
 	const struct oom_stream *s = &w->from->streams[OOM_STREAM_BWD];
-	struct own *own = w->own;
+	struct oom_fsdp_own *own = w->own;
 
 	for (size_t u = 0; u <= w->from->n_units; u++)
 		own[u].runs = own[u].ahead = false;
 	for (size_t k = 0; k < s->n; k++)
 		if (oom_ev_is_unit(s->ev[k]))
 			own[oom_ev_unit(s->ev[k]) + 1].runs = true;
-	if (!copies_out(w) && reshards(w))
+	if (!oom_fsdp_copies_out(w) && reshards(w))
 		prefetch(w, w->from->n_units, OOM_PREFETCH_PRE);
 }
 
 static void begin(struct oom_rewrite *w)
 {
-	struct own *root = w->own;
+	struct oom_fsdp_own *root = w->own;
 
 	root->met = 0;
 	root->reduced_before = -1;
@@ -320,12 +214,12 @@ static void unit_end(struct oom_rewrite *w, size_t unit)
 	if (w->stream == OOM_STREAM_BWD)
 		reduce(w, unit + 1);
 	else if (reshards(w))
-		oom_rewrite_event(w, rows_of(w, unit + 1)->params, OOM_EV_FREE);
+		oom_rewrite_event(w, oom_fsdp_rows_of(w, unit + 1)->params, OOM_EV_FREE);
 }
 
 static void end(struct oom_rewrite *w)
 {
-	struct own *root = w->own;
+	struct oom_fsdp_own *root = w->own;
 
 	if (w->stream == OOM_STREAM_FWD)
 		return;
@@ -335,15 +229,15 @@ static void end(struct oom_rewrite *w)
 		/* prefetched, and nothing came for it: cleared when the backward is through (finalize_backward) */
 		for (size_t u = 1; u <= w->from->n_units; u++)
 			if (root[u].ahead)
-				oom_rewrite_event(w, rows_of(w, u)->gathered, OOM_EV_FREE);
+				oom_rewrite_event(w, oom_fsdp_rows_of(w, u)->gathered, OOM_EV_FREE);
 		oom_fsdp_let_go(w);
 		return;
 	}
 	give(w, &root->gathered_before);
-	oom_rewrite_event(w, rows_of(w, 0)->params, OOM_EV_FREE);
+	oom_rewrite_event(w, oom_fsdp_rows_of(w, 0)->params, OOM_EV_FREE);
 	for (size_t u = 1; u <= w->from->n_units && !reshards(w); u++)
-		if (!rows_of(w, u)->again)
-			oom_rewrite_event(w, rows_of(w, u)->params, OOM_EV_FREE_ALL);
+		if (!oom_fsdp_rows_of(w, u)->again)
+			oom_rewrite_event(w, oom_fsdp_rows_of(w, u)->params, OOM_EV_FREE_ALL);
 }
 
 static const struct oom_hooks hooks = {
@@ -364,7 +258,7 @@ static unsigned shape(const struct oom_plan *p)
 	const unsigned stage = p->offload_params != OOM_OFFLOAD_NONE ? 2 : p->zero_stage >= 3,
 		       kind = oom_engine_of(p)->gathers_apart ? 0 : 1u + (unsigned)p->backward_prefetch;
 
-	return 1u + stage + 3u * kind + 12u * oom_engine_casts_trained(p) + 24u * reduces_wide(p);
+	return 1u + stage + 3u * kind + 12u * oom_engine_casts_trained(p) + 24u * oom_fsdp_reduces_wide(p);
 }
 
 /* Who names no version starts FSDP2 with transformers 5, which has a quantised model whole on every rank's card, and
@@ -422,6 +316,6 @@ const struct oom_pass oom_pass_fsdp = {
 	.applies = applies,
 	.shape = shape,
 	.hooks = &hooks,
-	.own_size = sizeof(struct own),
+	.own_size = sizeof(struct oom_fsdp_own),
 	.holdings = holdings,
 };
