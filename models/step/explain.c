@@ -176,7 +176,7 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 {
 	struct oom_plan settled = *asked;
 	const struct oom_plan *p = &settled;
-	struct oom_batch at = {.ranks = {1, 1}};
+	struct oom_batch at = {.ranks = {.n = 1, .pad = 1}};
 	const struct oom_rank_engine *ranks;
 	struct program *g;
 	enum oom_status st = oom_plan_check(p, err);
