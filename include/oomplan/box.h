@@ -39,6 +39,7 @@ struct oom_offers {
 	struct oom_gpus gpus;
 	/* counts of rows, and of those that were left out or corrected; names of the first unknown cards */
 	size_t rows, malformed, no_gpu, unknown_gpu, bad_number, bad_price, duplicates, shares;
+	size_t unavailable;             /* rows that say that they cannot be had now */
 	size_t unsaid_form;             /* rows that do not say whether their cards are PCIe or SXM, where both are */
 	char unknown[8][64], nearest[8][48];
 	size_t n_unknown;

@@ -221,6 +221,19 @@ static enum oom_status add_dstack(struct oom_offer_loader *l, struct oom_offer *
 			     err);
 }
 
+/* dstack's InstanceAvailability.is_available() (core/models/instances.py): of the words that it has and will have, those that
+ * mean that an offer can be taken.  gpuhunt says nothing of it. */
+static bool can_be_had(const cJSON *o)
+{
+	static const char *const words[] = {"", "unknown", "available", "idle"};
+	const char *word = text_of(o, "availability");
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!strcmp(word, words[i]))
+			return true;
+	return false;
+}
+
 static enum oom_status add_object(struct oom_offer_loader *l, const cJSON *o, struct oom_error *err)
 {
 	const cJSON *instance = cJSON_GetObjectItemCaseSensitive(o, "instance");
@@ -235,6 +248,10 @@ static enum oom_status add_object(struct oom_offer_loader *l, const cJSON *o, st
 	l->o->rows++;
 	if (!cJSON_IsObject(o) || (!hunt && !cJSON_GetObjectItemCaseSensitive(o, "backend"))) {
 		l->o->malformed++;              /* no offer of dstack or gpuhunt */
+		return OOM_OK;
+	}
+	if (!can_be_had(o)) {
+		l->o->unavailable++;
 		return OOM_OK;
 	}
 	*(spot ? &f.spot_usd_h : &f.ondemand_usd_h) = price_of(l, o);

@@ -240,6 +240,7 @@ void oom_box_left_out(const struct oom_offers *o)
 	} counts[] = {{o->no_gpu, "without a GPU"},
 		      {o->shares, "shares of a card, without a usable count or a machine"},
 		      {o->malformed, "that are no offers"},
+		      {o->unavailable, "that cannot be had now, as they say"},
 		      {o->duplicates, "folded into another of the same machine and region"},
 		      {o->bad_price, "with an absurd price, left unpriced"},
 		      {o->bad_number, "with figures that are no numbers"}};

@@ -143,6 +143,30 @@ static void test_json(void **state)
 	oom_offers_release(&o);
 }
 
+/* dstack says which offers can be taken (core/models/instances.py InstanceAvailability): three words mean yes. */
+static void test_availability(void **state)
+{
+	static const struct {
+		const char *word;
+		size_t n;
+	} cases[] = {{"available", 1}, {"unknown", 1}, {"idle", 1}, {"not_available", 0}, {"no_quota", 0}, {"busy", 0}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_offers o = {0};
+		struct oom_error err = {{0}};
+		char text[400];
+
+		snprintf(text, sizeof(text),
+			 "[{\"backend\":\"aws\",\"region\":\"a\",\"price\":1,\"availability\":\"%s\",\"instance\":{\"name\":\"g\","
+			 "\"resources\":{\"gpus\":[{\"name\":\"T4\",\"memory_mib\":16384}]}}}]", cases[i].word);
+		read_text(&o, "had.json", text, OOM_OK, &err);
+		assert_int_equal(o.n, cases[i].n);
+		assert_int_equal(o.unavailable, 1 - cases[i].n);
+		oom_offers_release(&o);
+	}
+}
+
 /* Accelerators that are no GPUs, other currencies, several kinds in one machine, an unknown disk. */
 static void test_others(void **state)
 {
@@ -296,6 +320,7 @@ int main(void)
 		cmocka_unit_test(test_gpuhunt),
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_availability),
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_stated_memory),
 		cmocka_unit_test(test_fabrics),
