@@ -8,16 +8,22 @@ SPECS is what that program takes, and beside it
 
   engine   none, ddp, fsdp1, fsdp2, zero1, zero2, zero3
   ranks    how many ranks the run believes in; this process is rank 0 of them, and torch's fake process group stands
-           for the others, so that all buffers are made and no byte is sent (FSDP)
+           for the others, so that all buffers are made and no byte is sent (FSDP, ZeRO)
+  zero     what stands in zero_optimization beside the stage
   orig     FSDP1's use_orig_params
+  prefetch, gather_limit   FSDP1's backward_prefetch (pre, post, none) and limit_all_gathers
+  sharding full, or grad_op: parameters stay gathered between forward and backward
+  reduce   fp32: gradients are reduced in fp32; else in the type of the computation
+  offload  FSDP's CPU offload
+  qstorage 4-bit codes are stored as bf16, which FSDP can divide
   compile  the model is compiled
   liger    Liger's kernels are put into the model
   expandable  torch's allocator uses expandable segments
   trace    what the allocator does in the two steps is written beside OUT
   timed    steps to time after the two whose memory is read
 
-DDP and DeepSpeed run with the one rank there is.  Every row runs in a process of its own, forked from one that has imported torch but not touched the device.  A line of
-OUT is the spec with what was read: bytes by torch's allocator at each phase's peak and end, bytes reserved, bytes of
+DDP runs with the one rank there is.  Every row runs in a process of its own, forked from one that has imported torch but
+not touched the device.  A line of OUT is the spec with what was read: bytes by torch's allocator at each phase's peak and end, bytes reserved, bytes of
 the whole device (the driver's count less what it counted before), and milliseconds of a step.
 """
 import contextlib
