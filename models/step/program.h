@@ -38,7 +38,7 @@ struct program {
 	/* for the sharded engines, by ranks and threshold last asked for */
 	struct {
 		int64_t ranks, threshold;
-		uint64_t small;
+		uint64_t small, edges;
 		double uneven;
 	} shards;
 	/* what the batch makes of the monomials and of the step's work, at the last one */

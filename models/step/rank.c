@@ -88,6 +88,49 @@ uint64_t oom_cut_rows(const struct oom_param *q)
 	return q->flags & OOM_P_EXPERT && q->mid ? q->rows / q->mid : q->rows;
 }
 
+/* ZeRO divides the joined gradients into equal parts, whatever tensors they cut (stage_1_and_2.py
+ * get_partition_info: a tensor of two parts is in both). */
+struct parting {
+	uint64_t part, at, here, most;  /* elements: of a part, so far, of tensors that this part touches, of any */
+};
+
+static void part_tensor(struct parting *p, uint64_t elems)
+{
+	const uint64_t end = p->at + elems, first = p->at / p->part, last = (end - 1) / p->part;
+
+	p->here += elems;
+	p->most = p->here > p->most ? p->here : p->most;
+	if (last > first || end % p->part == 0)
+		p->here = end % p->part ? elems : 0;    /* the next part begins in it, or behind it */
+	p->at = end;
+}
+
+/* What the part that touches most of them has beyond its own elements.  Tensors stand in the order in which modules register
+ * them, equal layers one after another. */
+static uint64_t cut_elements(const struct oom_tape *t, uint64_t ranks)
+{
+	struct parting p = {0};
+	uint64_t trained = 0;
+
+	for (size_t i = 0; i < t->n_params; i++)
+		trained += t->params[i].trainable ? t->params[i].elems * t->params[i].count : 0;
+	p.part = (trained + ranks - 1) / ranks;
+	if (!p.part)
+		return 0;
+	for (size_t i = 0, end; i < t->n_params; i = end) {
+		const struct oom_unit *u = t->params[i].unit ? &t->units[t->params[i].unit - 1] : NULL;
+		const uint64_t times = t->params[i].count;
+
+		for (end = i + 1; u && end < t->n_params && t->params[end].unit == t->params[i].unit;)
+			end++;
+		for (uint64_t k = 0; k < times; k++)
+			for (size_t j = i; j < end; j++)
+				if (t->params[j].trainable && t->params[j].elems)
+					part_tensor(&p, t->params[j].elems);
+	}
+	return p.most > p.part ? p.most - p.part : 0;
+}
+
 /* What of the parameters does not divide evenly: eight stacked experts on 64 ranks are an eighth
  * each, not a 64th. */
 static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t hidden)
@@ -114,6 +157,7 @@ static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t 
 		padded += (double)(chunk * ranks) / (double)rows * (double)q->elems * q->count;
 	}
 	g->shards.uneven = even > 0 ? padded / even : 1;
+	g->shards.edges = cut_elements(&g->tape, ranks);
 }
 
 /* Whether weights are stored in 16 bit, most of them at least. */
@@ -133,6 +177,8 @@ struct oom_ranks oom_ranks_of(struct program *g, const struct oom_plan *p)
 		r.pad = g->shards.uneven;
 	if (oom_engine_of(p)->partitions && p->zero_stage)
 		r.bucket = oom_reduce_bucket(p, g->tape.arch->d_model, half_weights(g));
+	if (oom_engine_of(p)->partitions && p->zero_stage == 2)
+		r.edges = g->shards.edges * (half_weights(g) ? 2 : 4);
 	return r;
 }
 

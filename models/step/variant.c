@@ -146,7 +146,8 @@ enum oom_status oom_variant_for(struct oom_evaluator *ev, struct program *g,
 static bool same_batch(const struct oom_batch *a, const struct oom_batch *b)
 {
 	return a->b == b->b && a->s == b->s && a->t == b->t && a->ranks.n == b->ranks.n &&
-	       a->ranks.pad == b->ranks.pad && a->ranks.bucket == b->ranks.bucket;
+	       a->ranks.pad == b->ranks.pad && a->ranks.bucket == b->ranks.bucket &&
+	       a->ranks.edges == b->ranks.edges;
 }
 
 enum oom_status oom_variant_spans(struct oom_evaluator *ev, struct oom_variant *v,

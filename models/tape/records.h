@@ -27,18 +27,21 @@ enum oom_cat {
 };
 
 /* How much of a row one rank holds: all of it, its part of what the ranks divide between them,
- * all of it with the padding that equal parts need, or as much as the plan gives a bucket, whatever the row's
- * own size. */
-enum oom_share { OOM_SHARE_WHOLE, OOM_SHARE_PART, OOM_SHARE_PADDED, OOM_SHARE_BUCKET };
+ * all of it with the padding that equal parts need, or, whatever the row's own size, as much as the plan gives a
+ * bucket, or what its part of the gradients cuts off. */
+enum oom_share { OOM_SHARE_WHOLE, OOM_SHARE_PART, OOM_SHARE_PADDED, OOM_SHARE_BUCKET, OOM_SHARE_EDGES };
 struct oom_ranks {
 	uint64_t n;             /* that divide the model's states, at least 1 */
 	double pad;             /* what equal parts hold together over what there is, at least 1 */
 	uint64_t bucket;        /* bytes of the bucket in which gradients are reduced */
+	uint64_t edges;         /* bytes beside a rank's part of gradients that belong to the tensors it cuts, at most */
 };
 static inline uint64_t oom_shared_bytes(uint64_t bytes, enum oom_share how, struct oom_ranks r)
 {
 	if (how == OOM_SHARE_BUCKET)
 		return r.bucket;
+	if (how == OOM_SHARE_EDGES)
+		return r.edges;
 	if (how == OOM_SHARE_WHOLE || (how == OOM_SHARE_PADDED && r.pad <= 1))
 		return bytes;
 	if (how == OOM_SHARE_PADDED)

@@ -17,7 +17,7 @@ static struct oom_schedule none(void)
 	struct oom_schedule s;
 
 	memset(&s, 0, sizeof(s));
-	s.ranks = (struct oom_ranks){1, 1, 0};
+	s.ranks = (struct oom_ranks){.n = 1, .pad = 1};
 	s.chain.whole = true;
 	return s;
 }

@@ -129,11 +129,14 @@ static void shares_of_ranks(void **state)
 		struct oom_ranks ranks;
 		uint64_t got;
 	} cases[] = {
-		{1000, OOM_SHARE_WHOLE, {8, 1, 0}, 1000},	 {1000, OOM_SHARE_WHOLE, {8, 1.5, 0}, 1000},
-		{1000, OOM_SHARE_PART, {1, 1, 0}, 1000},	 {1000, OOM_SHARE_PART, {8, 1, 0}, 125},
-		{1001, OOM_SHARE_PART, {8, 1, 0}, 126},	 {1, OOM_SHARE_PART, {8, 1, 0}, 1},
-		{0, OOM_SHARE_PART, {8, 1, 0}, 0},		 {1000, OOM_SHARE_PART, {8, 1.6, 0}, 201},
-		{1000, OOM_SHARE_PADDED, {8, 1, 0}, 1000},	 {1000, OOM_SHARE_PADDED, {8, 1.25, 0}, 1250},
+		{1000, OOM_SHARE_WHOLE, {.n = 8, .pad = 1}, 1000},	 {1000, OOM_SHARE_WHOLE, {.n = 8, .pad = 1.5}, 1000},
+		{1000, OOM_SHARE_PART, {.n = 1, .pad = 1}, 1000},	 {1000, OOM_SHARE_PART, {.n = 8, .pad = 1}, 125},
+		{1001, OOM_SHARE_PART, {.n = 8, .pad = 1}, 126},	 {1, OOM_SHARE_PART, {.n = 8, .pad = 1}, 1},
+		{0, OOM_SHARE_PART, {.n = 8, .pad = 1}, 0},		 {1000, OOM_SHARE_PART, {.n = 8, .pad = 1.6}, 201},
+		{1000, OOM_SHARE_PADDED, {.n = 8, .pad = 1}, 1000},	 {1000, OOM_SHARE_PADDED, {.n = 8, .pad = 1.25}, 1250},
+		/* whatever the row's own size */
+		{1000, OOM_SHARE_BUCKET, {.n = 8, .pad = 1, .bucket = 7}, 7},
+		{1000, OOM_SHARE_EDGES, {.n = 8, .pad = 1, .edges = 5}, 5},
 	};
 
 	(void)state;
@@ -147,7 +150,7 @@ static void parts_cover_the_whole(void **state)
 	(void)state;
 	for (uint64_t bytes = 0; bytes < 5000; bytes += 37)
 		for (uint64_t n = 1; n <= 64; n++) {
-			const uint64_t part = oom_shared_bytes(bytes, OOM_SHARE_PART, (struct oom_ranks){n, 1, 0});
+			const uint64_t part = oom_shared_bytes(bytes, OOM_SHARE_PART, (struct oom_ranks){.n = n, .pad = 1});
 
 			assert_true(part * n >= bytes);
 			assert_true(part * n < bytes + n);

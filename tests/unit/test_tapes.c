@@ -311,7 +311,7 @@ static void check_compiled(const struct oom_tape *t, uint64_t model)
 	seen.compiled++;
 	for (uint64_t b = 1; b <= 4; b++)
 		for (uint64_t s = 1; s <= 300; s = s * 3 + b) {
-			const struct oom_batch at = {.b = b, .s = s, .t = s, .ranks = {1, 1, 0}};
+			const struct oom_batch at = {.b = b, .s = s, .t = s, .ranks = {.n = 1, .pad = 1}};
 			uint64_t *size;
 
 			if (!oom_conds_hold(t, b, s, s))

@@ -67,6 +67,18 @@ static bool comes_along(const struct oom_plan *p)
 	return (p->zero_stage == 2 && p->offload_optimizer == OOM_OFFLOAD_NONE) || each_fp32(p);
 }
 
+/* The buffer of the rank's gradients holds whole tensors, those at its edges too (stage_1_and_2.py copy_grads_in_partition:
+ * total_size).  An embedding may be larger than all of the part; its gradient comes last. */
+static void edges_come(struct oom_rewrite *w)
+{
+	const int32_t row = w->plan->zero_stage == 2 && w->plan->offload_optimizer == OOM_OFFLOAD_NONE ?
+				    oom_rewrite_row(w, "gradients cut by the partition", 1, OOM_CAT_GRAD, OOM_SHARE_EDGES) :
+				    -1;
+
+	oom_rewrite_event(w, row, OOM_EV_ALLOC);
+	oom_rewrite_event(w, row, OOM_EV_GRAD);
+}
+
 static void shard_comes(struct oom_rewrite *w, size_t unit)
 {
 	if (comes_along(w->plan))
@@ -115,6 +127,7 @@ static void end(struct oom_rewrite *w)
 	first_gradient(w);
 	oom_rewrite_event(w, ((struct own *)w->own)->bucket, OOM_EV_FREE);
 	shard_stays(w, 0);
+	edges_come(w);
 }
 
 /* Stage 1 keeps them whole until all are there. */
