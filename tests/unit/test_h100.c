@@ -35,7 +35,7 @@ static const struct limit {
 	{NULL, OOM_MEASURE_ALLOCATED, 0, 0, 0},
 };
 
-/* data/h100_sharded.csv: measured on the same machine a session later, DeepSpeed 0.19.6 (its configuration read by a
+/* data/h100_sharded.csv: measured on another such card, DeepSpeed 0.19.6 (its configuration read by a
  * stand-in for pydantic) and FSDP as rank 0 of a process group that sends nothing, torch's AdamW as DeepSpeed's client
  * optimizer (foreach off, hence adamw-loop).  Known to be off: reserved bytes of ZeRO-3 with checkpoints, up to a fifth
  * too low, and of GPT-2 under ZeRO-2, 15 % too high. */
