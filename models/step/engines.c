@@ -65,7 +65,7 @@ static const struct oom_engine engines[] = {
 		.info = {"optimizer state and an fp32 master copy / GPUs from stage 1 on, gradients "
 			 "from 2, weights from 3",
 			 "one reduce bucket (whatever the model's size), the fp32 gradients of a "
-			 "sub-group in the step; stage 3: live, prefetched and persistent parameters",
+			 "sub-group in the step and what its optimizer takes beside them; stage 3: live, prefetched and persistent parameters",
 			 "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py, "
 			 "partitioned_param_coordinator.py",
 			 .replicates = true, OF_CONFIG,

@@ -11,6 +11,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "crash_wants.h"
 #include "oomplan/diagnose.h"
 
 #define TRAINING "gradient_accumulation"
@@ -254,14 +255,6 @@ static const struct {
 	    "allocated; 8.00 GiB free; 50.00 MiB cached)\n",
 	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "", OOM_WORK_UNKNOWN, "one tensor smaller", "being loaded"},
 };
-
-static bool among(const struct oom_crash_answer *a, size_t most, const char *word)
-{
-	for (size_t i = 0; i < a->n_fix && i < most; i++)
-		if (strstr(a->fix[i], word))
-			return true;
-	return false;
-}
 
 static int wrong(const char *after, const char *what, const char *expected, const char *got)
 {

@@ -9,6 +9,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "crash_wants.h"
 #include "oomplan/diagnose.h"
 
 #define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
@@ -18,12 +19,7 @@
 #define OLD(tried, total, held, free, reserved) "RuntimeError: CUDA out of memory. Tried to allocate " tried " (GPU 0; " total " total capacity; " held " already allocated; " free \
 						" free; " reserved " reserved in total by PyTorch)\n"
 
-static const struct {
-	const char *after, *text;
-	size_t within;                          /* among so many of the first fixes */
-	const char *first, *never, *evidence;   /* NULL: not asked */
-	const char *reason;
-} want[] = {
+static const struct crash_want want[] = {
 	/* ---- the device's own names ---- */
 	{"oom_traces 063", "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 24.00 MiB. GPU 0 has a total capacity of 11.93 GiB of which 6.00 MiB is free. Of the allocated memory 10.50 GiB is "
 			   "allocated by PyTorch, and 90.00 MiB is reserved by PyTorch but unallocated.\n", 6,
@@ -157,46 +153,13 @@ static const struct {
 	 "DataLoader workers", "if a model was being loaded", NULL, "12172 steps ran since its model was read"},
 };
 
-static bool among(const struct oom_crash_answer *a, size_t most, const char *word)
-{
-	for (size_t i = 0; i < a->n_fix && i < most; i++)
-		if (strstr(a->fix[i], word))
-			return true;
-	return false;
-}
-
-static bool in_evidence(const struct oom_crash_answer *a, const char *words)
-{
-	for (size_t i = 0; i < a->n_evidence; i++)
-		if (strstr(a->evidence[i], words))
-			return true;
-	return false;
-}
-
 static void test_levers(void **state)
 {
 	int bad = 0;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-		struct oom_crash c;
-		struct oom_crash_answer a;
-
-		assert_true(oom_crash_decode(want[i].text, strlen(want[i].text), &c));
-		oom_crash_answer(&c, &a);
-		if (!among(&a, want[i].within, want[i].first)) {
-			print_error("%s (%s): \"%s\" is not among the first, which begin with \"%s\"\n", want[i].after, want[i].reason, want[i].first, a.fix[0]);
-			bad++;
-		}
-		if (want[i].never && among(&a, OOM_ANSWER_FIXES, want[i].never)) {
-			print_error("%s (%s): \"%s\" is offered\n", want[i].after, want[i].reason, want[i].never);
-			bad++;
-		}
-		if (want[i].evidence && !in_evidence(&a, want[i].evidence)) {
-			print_error("%s (%s): no \"%s\"\n", want[i].after, want[i].reason, want[i].evidence);
-			bad++;
-		}
-	}
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+		bad += crash_unmet(&want[i]);
 	assert_int_equal(bad, 0);
 }
 

@@ -8,6 +8,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "crash_wants.h"
 #include "oomplan/diagnose.h"
 
 #define FULL(total, held) "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 80.00 MiB. GPU 0 has a total capacity of " total " GiB of which 20.00 MiB is free. " \
@@ -144,14 +145,6 @@ static bool in_first(const struct oom_crash_answer *a, size_t n, const char *wor
 {
 	for (size_t i = 0; i < a->n_fix && i < n; i++)
 		if (strstr(a->fix[i], words))
-			return true;
-	return false;
-}
-
-static bool in_evidence(const struct oom_crash_answer *a, const char *words)
-{
-	for (size_t i = 0; i < a->n_evidence; i++)
-		if (strstr(a->evidence[i], words))
 			return true;
 	return false;
 }

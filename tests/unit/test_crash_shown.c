@@ -8,6 +8,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "crash_wants.h"
 #include "oomplan/diagnose.h"
 
 #define OLD(tried, total, held, left, reserved) "CUDA out of memory. Tried to allocate " tried " (GPU 0; " total " total capacity; " held " already allocated; " left " free; " reserved " reserved in total by PyTorch)\n"
@@ -135,14 +136,6 @@ static bool in_first(const struct oom_crash_answer *a, size_t n, const char *wor
 {
 	for (size_t i = 0; i < a->n_fix && i < n; i++)
 		if (strstr(a->fix[i], words))
-			return true;
-	return false;
-}
-
-static bool in_evidence(const struct oom_crash_answer *a, const char *words)
-{
-	for (size_t i = 0; i < a->n_evidence; i++)
-		if (strstr(a->evidence[i], words))
 			return true;
 	return false;
 }

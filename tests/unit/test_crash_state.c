@@ -9,6 +9,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "crash_wants.h"
 #include "oomplan/diagnose.h"
 
 #define FULL "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 23.50 GiB of which " \
@@ -117,14 +118,6 @@ static const struct {
 			       "numpy.core._exceptions.MemoryError: Unable to allocate 27.5 MiB for an array with shape (32, 400, 282) and data type float64\n", 1,
 	 "replay buffer", NULL, OOM_CRASH_DATA, "what is drawn from a buffer is data"},
 };
-
-static bool among(const struct oom_crash_answer *a, size_t most, const char *word)
-{
-	for (size_t i = 0; i < a->n_fix && i < most; i++)
-		if (strstr(a->fix[i], word))
-			return true;
-	return false;
-}
 
 static void test_state(void **state)
 {

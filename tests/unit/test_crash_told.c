@@ -9,6 +9,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "crash_wants.h"
 #include "oomplan/diagnose.h"
 
 #define FULL "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 23.50 GiB of which " \
@@ -18,14 +19,7 @@
 /* a step of the Trainer's */
 #define STEP TRACE AT("/l/transformers/trainer.py", "training_step", "self.accelerator.backward(loss)")
 
-static const struct {
-	const char *after, *text;
-	size_t within;          /* among so many of the first fixes */
-	const char *first;
-	const char *never;      /* NULL: not asked */
-	const char *evidence;   /* NULL: not asked */
-	const char *reason;
-} want[] = {
+static const struct crash_want want[] = {
 	/* ---- a server's share ---- */
 	{"vllm-project/vllm#57475", "vllm serve m --gpu-memory-utilization 0.98 --max-num-seqs 1 --max-num-batched-tokens 2048\n"
 				    "INFO [model_runner.py] Capturing CUDA graphs\nERROR EngineCore: " FULL, 1,
@@ -228,46 +222,13 @@ static const struct {
 	 "plans file", "hidden channels", NULL, "patches, no edges"},
 };
 
-static bool among(const struct oom_crash_answer *a, size_t n, const char *word)
-{
-	for (size_t i = 0; i < n && i < a->n_fix; i++)
-		if (strstr(a->fix[i], word))
-			return true;
-	return false;
-}
-
-static bool is_evidence(const struct oom_crash_answer *a, const char *word)
-{
-	for (size_t i = 0; i < a->n_evidence; i++)
-		if (strstr(a->evidence[i], word))
-			return true;
-	return false;
-}
-
 static void test_told(void **state)
 {
 	int bad = 0;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-		struct oom_crash c;
-		struct oom_crash_answer a;
-
-		assert_true(oom_crash_decode(want[i].text, strlen(want[i].text), &c));
-		oom_crash_answer(&c, &a);
-		if (!among(&a, want[i].within, want[i].first)) {
-			print_error("%s (%s): \"%s\" is not among the first, which begin with \"%s\"\n", want[i].after, want[i].reason, want[i].first, a.fix[0]);
-			bad++;
-		}
-		if (want[i].never && among(&a, OOM_ANSWER_FIXES, want[i].never)) {
-			print_error("%s (%s): \"%s\" is offered\n", want[i].after, want[i].reason, want[i].never);
-			bad++;
-		}
-		if (want[i].evidence && !is_evidence(&a, want[i].evidence)) {
-			print_error("%s (%s): no word of \"%s\"\n", want[i].after, want[i].reason, want[i].evidence);
-			bad++;
-		}
-	}
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+		bad += crash_unmet(&want[i]);
 	assert_int_equal(bad, 0);
 }
 

@@ -8,6 +8,7 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "crash_wants.h"
 #include "oomplan/diagnose.h"
 
 #define CARD "CUDA out of memory. Tried to allocate 600.00 MiB (GPU 0; 15.75 GiB total capacity; 14.00 GiB already allocated; 300.00 MiB free; " \
@@ -112,14 +113,6 @@ static bool in_first(const struct oom_crash_answer *a, size_t n, const char *wor
 {
 	for (size_t i = 0; i < a->n_fix && i < n; i++)
 		if (strstr(a->fix[i], words))
-			return true;
-	return false;
-}
-
-static bool in_evidence(const struct oom_crash_answer *a, const char *words)
-{
-	for (size_t i = 0; i < a->n_evidence; i++)
-		if (strstr(a->evidence[i], words))
 			return true;
 	return false;
 }
