@@ -15,6 +15,8 @@ void oom_player_release(struct oom_player *p)
 	free(p->moved);
 	free(p->units);
 	free(p->late);
+	free(p->gathered);
+	free(p->call);
 	free(p->slot);
 	memset(p, 0, sizeof(*p));
 }

@@ -19,6 +19,7 @@ struct playing {
 	int32_t held[OOM_MAX_HOLDINGS];         /* the block of what lies in one */
 	bool first;                             /* step */
 	bool wrapped;                           /* by FSDP1, in units */
+	bool pools;                             /* ZeRO-3's streams have theirs */
 	bool settled;                           /* a micro-batch that adds to gradients ended where it had begun, ... */
 	uint64_t there_again;                   /* ... which was there (mark in replay.c) */
 	size_t late_to[OOM_MOST_WAITS];         /* of player->late: behind what each wait holds, the oldest first */
@@ -39,6 +40,11 @@ static inline struct oom_replay *playing_allocator(struct playing *g)
 
 /* Room for what the tape's rows, parameters and units are played with; false: out of host memory. */
 bool oom_player_holds(struct oom_player *p, const struct oom_tape *t);
+/* Room for ZeRO-3's gathering; false: out of host memory.  Its streams' pools are played; what is there at the peak
+ * comes, so many bytes, and goes (replay_gathers.c). */
+bool oom_player_gathers(struct oom_player *p, const struct oom_tape *t);
+int32_t oom_playing_gathered(struct playing *g, uint64_t bytes);
+void oom_playing_gathered_go(struct playing *g);
 /* A rank that has part of the chain: are the layer `unit` (from 0), or what comes before all of them
  * (BEFORE_ALL) and after, its own? */
 bool oom_playing_mine(const struct playing *g, int64_t unit);

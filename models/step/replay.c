@@ -317,6 +317,8 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 		return OOM_ERR_MEMORY;
 	if (later && s->later_ahead && !(g.sent = oom_player_slots(p, t->n_params + t->n_units + 1)))
 		return OOM_ERR_MEMORY;
+	if (s->ahead.least && !oom_player_gathers(p, t))
+		return OOM_ERR_MEMORY;
 	if (s->whole_first && !(g.loaded = oom_player_slots(p, t->n_params)))
 		return OOM_ERR_MEMORY;
 	measure_rows(&g);

@@ -21,6 +21,22 @@ struct oom_played {
 	bool product;                   /* of matrices */
 };
 
+/* What a replay of ZeRO-3's gathering remembers of a parameter. */
+enum oom_gather_state { OOM_GATHER_AWAY, OOM_GATHER_SENT, OOM_GATHER_COPIED, OOM_GATHER_THERE };
+struct oom_gathered {
+	int32_t block;                  /* its own, or -1 */
+	int32_t first, following;       /* of those that came with it, the first and the next one; -1 */
+	int32_t buffer;                 /* of the first: what they came in, ... */
+	uint32_t waiting;               /* ... and how many of them are still to be asked for */
+	int32_t passed;                 /* the call up to which it need not be sent for */
+	uint8_t state;                  /* enum oom_gather_state */
+};
+/* A module is called, in a forward or a backward pass. */
+struct oom_call {
+	int32_t param, next;            /* its parameter, and the next call that needs it, or -1 */
+	uint64_t before;                /* elements that are needed before this call */
+};
+
 /* The memory of replays.  Zero-initialise it; it is kept from one replay to the next. */
 struct oom_player {
 	struct oom_played *row;
@@ -33,6 +49,10 @@ struct oom_player {
 	size_t cap_parts;               /* of parts and moved */
 	int32_t *late;                  /* blocks that another stream still reads */
 	size_t cap_late;
+	struct oom_gathered *gathered;  /* by parameter */
+	size_t cap_gathered;
+	struct oom_call *call;          /* of a step */
+	size_t cap_calls;
 	int32_t *slot;                  /* for engines that play steps of their own */
 	size_t cap_slot;
 	unsigned workspaces;            /* of cuBLAS: bit 0 the forward's is there, bit 1 the backward's */

@@ -323,6 +323,7 @@ static void take(struct playing *g, size_t i)
 	case OOM_PER_BESIDE: per_beside(g, h->bytes); break;
 	case OOM_PER_UNIT: wrap(g, h, true); break;
 	case OOM_PER_INPUT: batch(g); break;
+	case OOM_PER_GATHER: g->held[i] = oom_playing_gathered(g, h->bytes); break;
 	case OOM_PER_STATE: break;              /* the update makes them */
 	case OOM_IN_ONE: g->held[i] = oom_allocate(playing_allocator(g), h->bytes); break;
 	}
@@ -350,6 +351,8 @@ void oom_playing_go(struct playing *g, enum oom_moment_of_step moment)
 		if (g->s->hold[i].until != moment || !(g->there >> i & 1))
 			continue;
 		g->there &= ~(1u << i);
+		if (g->s->hold[i].pieces == OOM_PER_GATHER)
+			oom_playing_gathered_go(g);
 		oom_free(playing_allocator(g), g->held[i]);
 	}
 }

@@ -35,7 +35,8 @@ enum oom_pieces {
 	OOM_PER_STATE,          /* one per optimizer state, as the update makes it */
 	OOM_PER_TRAINED,        /* one per trained parameter */
 	OOM_PER_BESIDE,         /* one per parameter of models beside the trained one, then the rest */
-	OOM_PER_INPUT           /* one each for ids, labels and mask */
+	OOM_PER_INPUT,          /* one each for ids, labels and mask */
+	OOM_PER_GATHER          /* one per parameter that ZeRO-3 has gathered, on a stream of its own */
 };
 
 /* A storage of the step that no operation allocates, or many of the same kind. */
@@ -115,6 +116,10 @@ struct oom_schedule {
 	bool later_ahead;
 	/* the model is whole on the card before FSDP1 divides it */
 	bool whole_first;
+	/* ZeRO-3: elements of a parameter that is not always whole, at least, and those that a module sends for ahead */
+	struct oom_ahead {
+		uint64_t least, elems;
+	} ahead;
 	struct oom_chain chain;
 	uint64_t chain_grads;           /* bytes of the gradients of the rank's part */
 };

@@ -37,15 +37,15 @@ static const struct limit {
 
 /* data/h100_sharded.csv: measured on another such card, DeepSpeed 0.19.6 (its configuration read by a
  * stand-in for pydantic) and FSDP as rank 0 of a process group that sends nothing, torch's AdamW as DeepSpeed's client
- * optimizer (foreach off, hence adamw-loop).  Known to be off: reserved bytes of ZeRO-3 with checkpoints, up to a fifth
- * too low, and of GPT-2 under ZeRO-2, 15 % too high. */
+ * optimizer (foreach off, hence adamw-loop).  Known to be off: reserved bytes of one of three ZeRO-3 rows with checkpoints,
+ * too low by one tensor of logits in fp32 (18 %), and of GPT-2 under ZeRO-2, 15 % too high. */
 static const struct limit limits_sharded[] = {
 	{"ZeRO-1", OOM_MEASURE_ALLOCATED, 1, 0.0002, 0.0002},
 	{"ZeRO-1", OOM_MEASURE_RESERVED, 1, 0.001, 0.001},
 	{"ZeRO-2", OOM_MEASURE_ALLOCATED, 7, 0.0002, 0.001},
 	{"ZeRO-2", OOM_MEASURE_RESERVED, 7, 0.004, 0.16},
 	{"ZeRO-3", OOM_MEASURE_ALLOCATED, 8, 0.001, 0.003},
-	{"ZeRO-3", OOM_MEASURE_RESERVED, 8, 0.04, 0.22},
+	{"ZeRO-3", OOM_MEASURE_RESERVED, 8, 0.006, 0.19},
 	{"FSDP1", OOM_MEASURE_ALLOCATED, 5, 0.0005, 0.0005},
 	{"FSDP1", OOM_MEASURE_RESERVED, 5, 0.005, 0.03},
 	{"FSDP2", OOM_MEASURE_ALLOCATED, 3, 0.0005, 0.008},

@@ -164,6 +164,18 @@ static uint64_t live_params(const struct oom_schedule *s, const struct oom_plan 
 	return oom_least(whole, most > used ? most : used);
 }
 
+/* transformers/integrations/deepspeed.py trainer_config_finalize: what "auto" is. */
+static struct oom_ahead ahead_of(const struct oom_schedule *s, const struct oom_plan *p)
+{
+	const uint64_t hidden = s->in.hidden;
+
+	return (struct oom_ahead){
+		.least = p->persistence == OOM_COUNT_AUTO ? 10 * hidden : (uint64_t)(p->persistence ? p->persistence : 1),
+		.elems = p->prefetch_bucket == OOM_COUNT_AUTO ? (uint64_t)(0.9 * (double)(hidden * hidden)) :
+								(uint64_t)p->prefetch_bucket,
+	};
+}
+
 static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bucket, uint64_t w)
 {
 	const uint64_t each = s->in.params / (s->in.total ? s->in.total : 1),
@@ -181,7 +193,8 @@ static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bu
 		oom_add_holding(s, "reduced gradients in fp32", OOM_BUCKET_COMM,
 				oom_part_of(oom_least(bucket / w, s->in.trainable) * 4, s->ranks),
 				OOM_AT_BACKWARD, OOM_AT_STEP);
-	oom_add_holding(s, "gathered parameters", OOM_BUCKET_COMM, live, OOM_AT_FORWARD, OOM_AT_STEP);
+	oom_add_holding(s, "gathered parameters", OOM_BUCKET_COMM, live, OOM_AT_FORWARD, OOM_AT_STEP)->pieces = OOM_PER_GATHER;
+	s->ahead = ahead_of(s, p);
 	/* the rank's whole partition at once, made with the optimizer and never given up
 	 * (stage3.py grad_partitions_flat_buffer) */
 	s->hold[OOM_HOLD_GRADS].bytes = oom_part_of((wide ? 4 : w) * s->in.trainable, s->ranks);
