@@ -10,7 +10,8 @@ takes from the caching allocator.  data/readings/outcomes.csv are published runs
 
 A source is a stack of libraries, and what one of them does otherwise shifts all of its readings together: readings of one
 source say little about the next source.  So a quantity has random effects (DerSimonian and Laird 1986, Controlled Clinical
-Trials 7: 177-188): s2 within a source's readings of one kind of run, tau2 between the means of such cells.  A kind's mean is
+Trials 7: 177-188): s2 within a source's readings of one kind of run, tau2 between the means of such cells.  For s2 every
+source counts once: fifty runs more of one stack would else have all stacks spread as little as that one does.  A kind's mean is
 drawn to that of all kinds by as much as its own readings leave open (variance tau2 between kinds, which is a guess), and a
 new reading from a new source is distributed as Student's t about it, with a degree of freedom less than there are cells and
 the variance s2 + tau2 + that of the mean (Higgins, Thompson and Spiegelhalter 2009, J. R. Stat. Soc. A 172: 137-159, section
@@ -21,7 +22,6 @@ import csv, functools, math, os, subprocess, sys, tempfile
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 READINGS = os.path.join(ROOT, "data/readings")
 TABLE = os.path.join(ROOT, "data/residuals.csv")
-GPUS = os.path.join(ROOT, "data/gpus.csv")
 LEVELS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995)
 MEASURES = ("allocated", "reserved", "nvidia_smi")
 FEWEST = 3
@@ -87,11 +87,21 @@ def cells_of(rows):
     return cells
 
 
+def spread_of_sources(cells, mean):
+    """The variance within cells, as the mean of what each source with more than one reading shows."""
+    squares = {}
+    for (kind_of_run, source), v in cells.items():
+        of = squares.setdefault(source, [0.0, 0])
+        of[0] += sum((x - mean[kind_of_run, source]) ** 2 for x in v)
+        of[1] += len(v) - 1
+    shown = [total / free for total, free in squares.values() if free]
+    return sum(shown) / len(shown) if shown else 0.0
+
+
 def between_and_within(rows):
     cells = cells_of(rows)
     mean = {c: sum(v) / len(v) for c, v in cells.items()}
-    free = sum(map(len, cells.values())) - len(cells)
-    within = sum((x - mean[c]) ** 2 for c, v in cells.items() for x in v) / free if free else 0.0
+    within = spread_of_sources(cells, mean)
     if not within:
         return 0.0, 0.0
     w = {c: len(v) / within for c, v in cells.items()}
@@ -164,19 +174,35 @@ def report(rows):
           f"source left out: {inside} of {tested} ({100 * inside / tested:.0f} %)")
 
 
+def verdicts(program, name):
+    """Whether the program says that they fit, as sweep does it: on the row's card, with the default margin."""
+    beside = ("id", "source", "printed", "outcome") + MEASURES
+    rows = list(csv.DictReader(open(os.path.join(READINGS, name))))
+    knobs = [c for c in rows[0] if c not in beside]
+    points, out = (os.path.join(tempfile.mkdtemp(), n) for n in ("points.csv", "judged.csv"))
+    with open(points, "w", newline="") as f:
+        w = csv.writer(f)
+        w.writerow(knobs)
+        for r in rows:
+            own = os.path.abspath(os.path.join(READINGS, r["model"] + ".json"))
+            w.writerow([own if c == "model" and os.path.exists(own) else r[c] for c in knobs])
+    subprocess.run([program, "sweep", "--from", points, "-o", out, "--columns", "fits,error"], check=True, stderr=subprocess.DEVNULL)
+    for r, judged in zip(rows, csv.DictReader(open(out)), strict=True):
+        if not judged["error"]:
+            yield r, judged["fits"] in ("1", "true")
+
+
 def outcomes(program):
-    """Readings ran, too.  With the default margin of 4 %."""
-    card = {r["name"]: float(r["capacity_mib"]) * 2 ** 20 for r in csv.DictReader(open(GPUS))}
-    card["A100-80G"] = card["A100-SXM4-80GB"]
+    """Readings ran, too."""
     wrong, seen = {"ran": [0, []], "oom": [0, []]}, set()
     for name in ("readings.csv", "outcomes.csv"):
-        for r in priced(program, name):
+        for r, fits in verdicts(program, name):
             run = r["id"].replace("smi-", "-")      # one run's readings are rows of their own
-            if r["gpu"] in card and run not in seen:
+            if run not in seen:
                 seen.add(run)
                 count = wrong[r.get("outcome") or "ran"]
                 count[0] += 1
-                if (float(r["pred_used_bytes"]) <= 0.96 * card[r["gpu"]]) != (count is wrong["ran"]):
+                if fits != (count is wrong["ran"]):
                     count[1].append(r["id"])
     (ran, refused), (died, promised) = wrong["ran"], wrong["oom"]
     print(f"{ran} ran, said not to: {len(refused)} {' '.join(refused)}; {died} died, said to fit: {len(promised)} {' '.join(promised)}")
