@@ -17,6 +17,12 @@ struct oom_sweep;
 OOM_API struct oom_sweep *oom_sweep_new(const struct oom_plan *base);
 OOM_API void oom_sweep_free(struct oom_sweep *s);
 
+/* Adds cards of a user's own file (oom_gpus_read) to the table, before an axis names them.  As oom_gpus_read, OOM_ERR_IO
+ * and OOM_ERR_PARSE are about the file. */
+OOM_API enum oom_status oom_sweep_cards(struct oom_sweep *s, const char *path, struct oom_error *err);
+/* The capacity of every cell, in place of its card's, and of cells without a card; 0: the card's. */
+OOM_API void oom_sweep_capacity(struct oom_sweep *s, uint64_t bytes);
+
 /* Adds an axis, "NAME=VALUES".  NAME is a knob, "gpu" or "model".  VALUES are joined by commas; counts may be
  * ranges, 1..64 (step 1), 1024..8192+1024 or 1..64x2; @all stands for every word of a choice or every card.
  * The axis that is added last runs fastest.  OOM_ERR_INVALID names the axis and what was expected; an axis
@@ -90,7 +96,7 @@ struct oom_sweep_cell {
 	const struct oom_plan *plan;
 	const struct oom_model *model;
 	const struct oom_gpu *gpu;      /* NULL: no card */
-	uint64_t capacity_bytes;        /* 0: no card */
+	uint64_t capacity_bytes;        /* 0: no card, and none was given */
 	const char *error;
 };
 typedef void (*oom_sweep_fn)(void *ctx, const struct oom_sweep_cell *cell);

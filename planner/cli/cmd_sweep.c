@@ -95,8 +95,11 @@ static enum oom_status joined(struct oom_sweep *s, const char *name, const struc
 static enum oom_status build(const struct args *a, struct oom_sweep *s, struct oom_error *err)
 {
 	const struct oom_list located = {.items = {a->job.located}, .n = 1};
-	enum oom_status st = joined(s, "model", a->models.n || !*a->job.located ? &a->models : &located, err);
+	enum oom_status st = a->job.gpus_file ? oom_sweep_cards(s, a->job.gpus_file, err) : OOM_OK;
 
+	oom_sweep_capacity(s, a->job.gpu_memory.text ? a->job.gpu_memory.bytes : 0);
+	if (!st)
+		st = joined(s, "model", a->models.n || !*a->job.located ? &a->models : &located, err);
 	for (size_t i = 0; !st && i < a->job.from.n; i++) {
 		if (!oom_from_is_points(a->job.from.items[i]))
 			continue;
@@ -145,7 +148,7 @@ static bool fits_on_nothing(const struct args *a)
 		asked |= !strcmp(a->where.items[i], "fits") || !strcmp(a->where.items[i], "!fits");
 	for (size_t i = 0; i < a->axes.n; i++)
 		asked &= strncmp(a->axes.items[i], "gpu=", 4) != 0;
-	return asked && !a->gpus.n && !a->job.from.n;
+	return asked && !a->gpus.n && !a->job.from.n && !a->job.gpu_memory.text;
 }
 
 /* What goes together on the command line: an exit code, 0 = fine. */
@@ -157,7 +160,7 @@ static int usage(const struct args *a)
 	if (code)
 		return code;
 	if (fits_on_nothing(a))
-		return oom_complain(OOM_EXIT_USAGE, "--where fits: on which card? --gpu NAME");
+		return oom_complain(OOM_EXIT_USAGE, "--where fits: on which card? --gpu NAME or --gpu-memory SIZE");
 	if (job->check && (a->plan_each || a->where.n || a->heatmap || a->output || a->shard || a->columns))
 		return oom_complain(OOM_EXIT_USAGE,
 				    "--check judges every cell as asked: it goes with none of --plan-each, "
@@ -258,6 +261,7 @@ static const struct oom_option options[] = {
 	 .metavar = "NAME",
 	 .hint = OOM_HINT_GPU,
 	 .summary = "a card, or @all; repeat for several"},
+	OOM_OPTIONS_CARD,
 	{.name = "axis",
 	 .letter = 'a',
 	 .kind = OOM_OPTION_LIST,

@@ -87,6 +87,9 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 	{.name = "teacher", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, teacher), \
 	 .metavar = "FILE", .hint = OOM_HINT_MODEL, .aliases = OOM_TEACHER_ALIASES, \
 	 .summary = "the model that --objective distill or gkd learns from, as --model"}, \
+	OOM_OPTIONS_CARD
+/* What the table of cards does not say. */
+#define OOM_OPTIONS_CARD \
 	{.name = "gpu-memory", .kind = OOM_OPTION_SIZE, .offset = offsetof(struct oom_job, gpu_memory), \
 	 .metavar = "SIZE", .summary = "capacity instead of the table's, such as 23.65GiB"}, \
 	{.name = "gpus-file", .kind = OOM_OPTION_TEXT, .offset = offsetof(struct oom_job, gpus_file), \

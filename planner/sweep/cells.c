@@ -173,7 +173,7 @@ static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_opt
 	struct sweep_cell *c = &w->cell;
 	const struct oom_plan *asked = settled(c);
 	const struct oom_search_query q = {.asked = &c->settled,
-					   .capacity_bytes = c->gpu->capacity_bytes,
+					   .capacity_bytes = c->capacity,
 					   .gpu = c->gpu,
 					   .allow = o->allow,
 					   .objective = o->objective,
@@ -252,8 +252,9 @@ static void evaluation(struct sweep_worker *w)
 static void price_cell(struct sweep_worker *w, const struct oom_sweep_options *o)
 {
 	struct sweep_cell *c = &w->cell;
-	const uint64_t capacity = c->gpu ? c->gpu->capacity_bytes : 0;
+	const uint64_t capacity = w->s->capacity ? w->s->capacity : c->gpu ? c->gpu->capacity_bytes : 0;
 
+	c->capacity = capacity;
 	c->answer = &c->plan;
 	c->searched = false;
 	if (!c->model) {

@@ -232,7 +232,7 @@ static enum oom_status check(struct oom_sweep *s, const struct oom_sweep_options
 				     "written",
 				     cells == UINT64_MAX ? "more than " : "",
 				     (unsigned long long)cells, (double)cells * 100 / 1e12);
-	if (o->plan_each && !oom_sweep_has(s, "gpu"))
+	if (o->plan_each && !oom_sweep_has(s, "gpu") && !s->capacity)
 		return oom_error_set(err, OOM_ERR_INVALID,
 				     "a plan for each cell needs a card: --gpu NAME");
 	return s->n_columns ? OOM_OK : oom_sweep_columns(s, NULL, err);
@@ -315,7 +315,7 @@ enum oom_status oom_sweep_each(struct oom_sweep *s, const struct oom_sweep_optio
 				.ok = w->cell.ok,
 				.fits = w->cell.fits,
 				.eval = &w->cell.eval,
-				.capacity_bytes = w->cell.gpu ? w->cell.gpu->capacity_bytes : 0,
+				.capacity_bytes = w->cell.capacity,
 				.plan = w->cell.answer,
 				.model = w->cell.model,
 				.gpu = w->cell.gpu,

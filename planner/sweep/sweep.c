@@ -58,6 +58,18 @@ void oom_sweep_free(struct oom_sweep *s)
 	free(s);
 }
 
+enum oom_status oom_sweep_cards(struct oom_sweep *s, const char *path, struct oom_error *err)
+{
+	const enum oom_status st = s->gpus.n ? OOM_OK : oom_gpus_load(&s->gpus, err);
+
+	return st ? st : oom_gpus_read(&s->gpus, path, err);
+}
+
+void oom_sweep_capacity(struct oom_sweep *s, uint64_t bytes)
+{
+	s->capacity = bytes;
+}
+
 bool sweep_room(void *array, size_t size, size_t n)
 {
 	void **p = array, *q;
@@ -307,6 +319,8 @@ uint64_t oom_sweep_fingerprint(const struct oom_sweep *s, const struct oom_sweep
 				s->n_where};
 	uint64_t h = mix(mix(0xcbf29ce484222325, how, sizeof(how)), &s->base, sizeof(s->base));
 
+	if (s->capacity)
+		h = mix(h, &s->capacity, sizeof(s->capacity));
 	for (size_t i = 0; i < s->n_axes; i++)
 		for (size_t j = 0; j < s->axis[i].n_vars; j++) {
 			const struct sweep_var *v = &s->axis[i].var[j];

@@ -75,6 +75,7 @@ struct oom_sweep {
 	enum sweep_need need;
 	bool evaluations;               /* a column or a condition is about the evaluation between steps */
 	struct oom_gpus gpus;           /* the table */
+	uint64_t capacity;              /* in place of the cards'; 0: theirs */
 	struct oom_gpu *card;           /* those used */
 	size_t n_cards;
 	struct sweep_model *model;
@@ -92,6 +93,7 @@ struct sweep_cell {
 	const struct oom_plan *answer;
 	const struct oom_plan *asked;   /* plan, or settled */
 	const struct oom_gpu *gpu;
+	uint64_t capacity;              /* 0: no card, and none was given */
 	const struct oom_model *model;
 	const struct sweep_model *named;
 	struct oom_eval eval;

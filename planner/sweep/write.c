@@ -44,8 +44,8 @@ static int64_t result(const struct sweep_cell *c, int i)
 	case SWEEP_FITS: return c->fits;
 	case SWEEP_USED: return (int64_t)e->used_bytes;
 	case SWEEP_ESTIMATED: return (int64_t)e->used_bytes_estimated;
-	case SWEEP_CAPACITY: return c->gpu ? (int64_t)c->gpu->capacity_bytes : 0;
-	case SWEEP_HEADROOM: return c->gpu ? (int64_t)(c->gpu->capacity_bytes - e->used_bytes) : 0;
+	case SWEEP_CAPACITY: return (int64_t)c->capacity;
+	case SWEEP_HEADROOM: return c->capacity ? (int64_t)(c->capacity - e->used_bytes) : 0;
 	case SWEEP_PEAK: return (int64_t)e->overall_peak;
 	case SWEEP_RESERVED: return (int64_t)e->reserved_bytes;
 	case SWEEP_PARAMS: return (int64_t)e->total_params;
@@ -214,7 +214,7 @@ static char *put_result(char *out, const struct sweep_cell *cell, int i, bool js
 		return cell->ok && !jsonl ? out :
 					    sweep_put_text(out, cell->ok ? "" : cell->err.text, jsonl);
 	if (!cell->ok ||
-	    (!cell->gpu && (i == SWEEP_FITS || i == SWEEP_CAPACITY || i == SWEEP_HEADROOM)) ||
+	    (!cell->capacity && (i == SWEEP_FITS || i == SWEEP_CAPACITY || i == SWEEP_HEADROOM)) ||
 	    (i == SWEEP_DEPARTURES && !(cell->searched && cell->found.found)))
 		return put_nothing(out, jsonl);
 	if (i == SWEEP_PHASE)
