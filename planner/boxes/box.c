@@ -121,21 +121,6 @@ static void measure_shortage(struct finder *f, struct oom_plan p, uint64_t room,
 	g->short_bytes = g->layout || fits ? 0 : e.used_bytes - budget;
 }
 
-static enum oom_status search(struct finder *f, struct group *g)
-{
-	struct oom_gpu linked;
-	const struct oom_gpu *card = finder_as_linked(f, g, &linked);
-	const struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
-	const uint64_t room = card->capacity_bytes -
-			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
-	enum oom_status st = look(f, &p, room, card, f->q->allow, &g->found);
-
-	if (st || g->found.found)
-		return st ? st : host_of(f, card, g);
-	measure_shortage(f, p, room, g);
-	return OOM_OK;
-}
-
 static double network_of(const struct oom_offer *o)
 {
 	return o->network_gbps > 0 ? o->network_gbps : 0;
@@ -148,19 +133,64 @@ static bool linked_alike(const struct group *g, const struct oom_offer *o)
 	       (g->nodes < 2 || !(g->network_gbps < network_of(o) || g->network_gbps > network_of(o)));
 }
 
-/* What does not fit over one network fits over no other. */
+/* Whether what fits on no card of an earlier group fits on none of this one: as many cards of the same generation, which
+ * take the same plans, with as much memory or more, linked alike. */
+static bool no_less_room(const struct finder *f, const struct group *old, const struct group *g)
+{
+	const struct oom_gpu *a = &f->offers->gpus.items[old->gpu], *b = &f->offers->gpus.items[g->gpu];
+
+	return old->count == g->count && old->nodes == g->nodes && a->capacity_bytes >= b->capacity_bytes &&
+	       !(a->compute_capability < b->compute_capability || a->compute_capability > b->compute_capability) &&
+	       !strcmp(a->vendor, b->vendor) && !strcmp(a->architecture, b->architecture) &&
+	       (g->count * g->nodes < 2 || !strcmp(old->interconnect, g->interconnect));
+}
+
+/* Of the same card it is known by how much, too: what does not fit over one network fits over no other. */
 static bool known_short(const struct finder *f, struct group *g)
 {
 	for (size_t i = 0; i + 1 < f->n_groups; i++) {
 		const struct group *old = &f->group[i];
 
-		if (old->gpu != g->gpu || old->count != g->count || old->nodes != g->nodes || old->found.found ||
-		    strcmp(old->interconnect, g->interconnect))
+		if (old->gpu != g->gpu || !no_less_room(f, old, g) || old->found.found)
 			continue;
 		g->layout = old->layout;
 		g->short_bytes = old->short_bytes;
 		return true;
 	}
+	return false;
+}
+
+static bool known_not_to_fit(const struct finder *f, const struct group *g)
+{
+	for (size_t i = 0; &f->group[i] < g; i++)
+		if (!f->group[i].found.found && no_less_room(f, &f->group[i], g))
+			return true;
+	return false;
+}
+
+static enum oom_status search(struct finder *f, struct group *g)
+{
+	struct oom_gpu linked;
+	const struct oom_gpu *card = finder_as_linked(f, g, &linked);
+	const struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
+	const uint64_t room = card->capacity_bytes -
+			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
+	enum oom_status st = OOM_OK;
+
+	if (!known_not_to_fit(f, g))
+		st = look(f, &p, room, card, f->q->allow, &g->found);
+	if (st || g->found.found)
+		return st ? st : host_of(f, card, g);
+	measure_shortage(f, p, room, g);
+	return OOM_OK;
+}
+
+/* Not even with changes of the science. */
+static bool known_hopeless(const struct finder *f, const struct group *g)
+{
+	for (size_t i = 0; i < f->n_groups; i++)
+		if (f->group[i].science_tried && !f->group[i].science && no_less_room(f, &f->group[i], g))
+			return true;
 	return false;
 }
 
@@ -201,8 +231,13 @@ static enum oom_status search_science(struct finder *f, struct group *g)
 	const struct oom_plan p = launched(f, card, (int64_t)g->count * g->nodes, g->nodes);
 	const uint64_t room = card->capacity_bytes -
 			      (uint64_t)((double)card->capacity_bytes * f->q->min_headroom);
-	const enum oom_status st = look(f, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE, &g->found);
+	enum oom_status st;
 
+	if (known_hopeless(f, g)) {
+		g->science_tried = true;
+		return OOM_OK;
+	}
+	st = look(f, &p, room, card, f->q->allow | OOM_ALLOW_SCIENCE, &g->found);
 	g->science_tried = true;
 	g->science = g->found.found;
 	return st || !g->science ? st : host_of(f, card, g);

@@ -59,11 +59,12 @@ enum oom_status finder_fill(const struct finder *f, const struct oom_offer *o, s
 			    struct oom_box *b);
 
 /* turns.c: offers in an order in which what was recorded for one does for the next: by the generation of
- * their cards, which decides kernels and precision, and their number, which decides shards.  NULL without
- * memory; free it. */
+ * their cards, which decides kernels and precision, and their number, which decides shards; and the largest cards first,
+ * which show what fits on no smaller one.  NULL without memory; free it. */
 struct finder_turn {
 	double generation;
 	uint32_t count;
+	uint64_t room;
 	int32_t gpu;
 	const struct oom_offer *offer;
 };

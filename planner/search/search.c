@@ -6,6 +6,7 @@
  *   - the same plan reached with more departures (axes.c);
  *   - expandable segments: they change what is reserved, not what is allocated, nor time or class;
  *     the price of the plan without serves;
+ *   - lengths between the asked and the shortest, where the shortest does not fit;
  *   - larger micro-batches where what a smaller one of the same plan allocates has no room: a pass leaves bytes
  *     in proportion to the micro-batch b, and passes in flight x b = min(pipeline stages x b, the step's batch
  *     a rank sees) does not fall with b.  (Megatron's interleaved schedules are not that simple: all are
@@ -194,24 +195,38 @@ static enum oom_status compare_attention(struct seeker *s)
 }
 
 /* What is only worth it where nothing else fits is tried only there, and before the science changes. */
+static enum oom_status at_length(struct seeker *s, size_t k)
+{
+	uint16_t value[AXES] = {0};
+	enum oom_status st;
+
+	value[SEQ] = (uint16_t)k;
+	s->space.resorts = false;
+	st = one_length(s, value);
+	s->space.resorts = search_has_resorts(&s->space) &&
+			   (!s->picks.out->found || (!k && s->picks.out->best.cls == OOM_SCIENCE));
+	if (!st && s->space.resorts && !k)
+		st = compare_attention(s);
+	if (!st && s->space.resorts)
+		st = one_length(s, value);
+	return st;
+}
+
+/* From the longest on.  What does not fit over the fewest tokens fits over none between them and the asked ones, which is
+ * most of what a card that is too small would be searched for. */
 static enum oom_status each_length(struct seeker *s)
 {
 	const size_t lengths = search_values(&s->space, SEQ);
-	uint16_t value[AXES] = {0};
-	enum oom_status st = OOM_OK;
+	enum oom_status st = at_length(s, 0);
 
-	for (size_t k = 0; !st && k < lengths && !s->picks.out->found; k++) {
-		value[SEQ] = (uint16_t)k;
-		s->space.resorts = false;
-		st = one_length(s, value);
-		s->space.resorts = search_has_resorts(&s->space) &&
-				   (!s->picks.out->found ||
-				    (!k && s->picks.out->best.cls == OOM_SCIENCE));
-		if (!st && s->space.resorts && !k)
-			st = compare_attention(s);
-		if (!st && s->space.resorts)
-			st = one_length(s, value);
+	if (!st && !s->picks.out->found && lengths > 2) {
+		st = at_length(s, lengths - 1);
+		if (st || !s->picks.out->found)
+			return st;
+		s->picks.out->found = false;
 	}
+	for (size_t k = 1; !st && k < lengths && !s->picks.out->found; k++)
+		st = at_length(s, k);
 	return st;
 }
 

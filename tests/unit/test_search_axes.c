@@ -252,6 +252,29 @@ static void the_knob_that_tells(void **state)
 	}
 }
 
+/* Where nothing fits over the fewest tokens none of the lengths between are searched: as many plans as of two lengths,
+ * where eight are allowed. */
+static void too_small_for_any_length(void **state)
+{
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct oom_plan asked = oom_plan_default();
+	struct oom_search_query q = {.asked = &asked, .capacity_bytes = 1 << 20};
+	struct oom_search one, all;
+	struct oom_error err = {{0}};
+
+	(void)state;
+	set(&asked, "seq-len=65536");
+	assert_non_null(ev);
+	assert_false(oom_search(ev, model, &q, &one, &err));
+	q.allow = OOM_ALLOW_SEQ_LEN;
+	around("seq-len=65536", q);
+	assert_true(search_values(&space, SEQ) >= 8);
+	assert_false(oom_search(ev, model, &q, &all, &err));
+	assert_false(one.found || all.found);
+	assert_int_equal(all.evaluated, 2 * one.evaluated);
+	oom_evaluator_free(ev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +285,7 @@ int main(void)
 		cmocka_unit_test(departures),
 		cmocka_unit_test(one_change_at_a_time),
 		cmocka_unit_test(the_knob_that_tells),
+		cmocka_unit_test(too_small_for_any_length),
 	};
 
 	return cmocka_run_group_tests(tests, make_model, free_model);
