@@ -28,6 +28,23 @@ static void every_row_has_a_source(void **state)
 	oom_gpus_release(&g);
 }
 
+/* Without a rate a step is priced at 10 Tflop/s: only cards of before Volta, which have no units for 16 bit, may lack it. */
+static void every_card_since_volta_has_a_rate(void **state)
+{
+	struct oom_gpus g = {0};
+
+	(void)state;
+	assert_int_equal(oom_gpus_load(&g, NULL), OOM_OK);
+	for (size_t i = 0; i < g.n; i++) {
+		const struct oom_gpu *c = &g.items[i];
+		const bool old = c->compute_capability > 0 && c->compute_capability < 7;
+
+		if (!old && !(c->bf16_tflops > 0 || c->fp16_tflops > 0))
+			fail_msg("%s: no rate in 16 bit", c->name);
+	}
+	oom_gpus_release(&g);
+}
+
 static void spellings(void **state)
 {
 	static const char *const same[][2] = {
@@ -36,6 +53,9 @@ static void spellings(void **state)
 		/* a name and its size, as shops and consoles write them */
 		{"RTX 4090 24GB", "RTX-4090"}, {"T4 16GB", "T4"}, {"V100-32G", "V100-SXM2-32GB"}, {"3090-24g", "RTX-3090"},
 		{"NVIDIA A40 48 GiB", "A40"}, {"H200-141G", "H200-SXM5-141GB"},
+		/* one name for two sizes; names that clouds list (SkyPilot's accelerators.csv, gpuhunt's constraints.py) */
+		{"H20", "H20"}, {"H20-3e", "H20-141GB"}, {"H20 141GB", "H20-141GB"}, {"MI308X", "MI308X"}, {"L20", "L20"},
+		{"RTX4090D", "RTX-4090-D"}, {"GTX1660S", "GTX-1660-SUPER"}, {"RTX PRO 5000 72GB", "RTX-PRO-5000-Blackwell-72GB"},
 	};
 	static const char *const wrong[][2] = {
 		{"T4 24GB", "T4 has 16 GB"}, {"24GB", "is a size, not a card: --gpu-memory"},
@@ -74,7 +94,7 @@ static void spellings(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_has_a_source),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_has_a_source), cmocka_unit_test(every_card_since_volta_has_a_rate),
 					   cmocka_unit_test(spellings)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
