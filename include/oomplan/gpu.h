@@ -37,6 +37,8 @@ struct oom_gpu {
 	double network_gbps;
 	/* how many cards NVLink joins across machines (the trays of an NVL72); 0: only those of one machine */
 	double nvlink_domain;
+	/* who published complete step times of it (data/throughput.csv), which says how near a predicted one may be */
+	int step_sources;
 };
 
 /* A table of GPUs.  Zero-initialise; free with oom_gpus_release. */

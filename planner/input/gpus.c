@@ -119,6 +119,7 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 	g.fp32_tflops = number(row, "fp32_tflops");
 	g.tdp_w = number(row, "tdp_w");
 	g.nvlink_domain = number(row, "nvlink_domain");
+	g.step_sources = (int)fmin(fmax(number(row, "step_sources"), 0), 1000);
 	for (size_t i = 0; i < gpus->n; i++)
 		if (!strcmp(gpus->items[i].name, g.name)) {
 			gpus->items[i] = g;

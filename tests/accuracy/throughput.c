@@ -152,6 +152,9 @@ int main(int argc, char **argv)
 		predict(&all.rows[i]);
 	for (size_t c = 0; c < all.n_cls && strcmp(way, "--effects"); c++)
 		fine &= hold(all.cls[c].name, all.cls[c].sources, sources_of(c, NULL), sources_of(c, NULL));
+	for (size_t i = 0; i < all.n && strcmp(way, "--effects"); i++)
+		fine &= hold(all.rows[i].card, all.rows[i].gpu.step_sources, card_sources(all.rows[i].card, NULL),
+			     card_sources(all.rows[i].card, NULL));
 	if (!strcmp(way, "--fit")) {
 		fit(NULL);
 		print_fit();

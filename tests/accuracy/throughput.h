@@ -39,6 +39,7 @@ void print_parts(const struct row *r);
 
 /* throughput_fit.c: the classes' shares fitted to all rows but those of `source`; all rows by fits without their source. */
 int sources_of(size_t c, const char *source);
+int card_sources(const char *card, const char *source);
 void fit(const char *source);
 void print_fit(void);
 void cross(void);

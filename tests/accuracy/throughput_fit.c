@@ -90,21 +90,54 @@ static void fit_class(size_t c, const double *w, const char *source, const doubl
 		}
 }
 
-/* Who published rows of this class, without the one left out. */
-int sources_of(size_t c, const char *source)
+/* Who published rows of which `is` holds, without the one left out. */
+static int publishers(bool (*is)(const struct row *r, const void *of), const void *of, const char *source)
 {
 	int n = 0;
 
 	for (size_t i = 0; i < all.n; i++) {
 		const struct row *r = &all.rows[i];
-		bool first = r->cls == c && !left_out(r, source);
+		bool first = is(r, of) && !left_out(r, source);
 
 		for (size_t k = 0; first && k < i; k++)
-			first = all.rows[k].cls != c || left_out(&all.rows[k], source) ||
+			first = !is(&all.rows[k], of) || left_out(&all.rows[k], source) ||
 				strcmp(all.rows[k].source, r->source);
 		n += first;
 	}
 	return n;
+}
+
+static bool of_class(const struct row *r, const void *c)
+{
+	return r->cls == *(const size_t *)c;
+}
+
+static bool of_card(const struct row *r, const void *name)
+{
+	return !strcmp(r->card, name);
+}
+
+int sources_of(size_t c, const char *source)
+{
+	return publishers(of_class, &c, source);
+}
+
+int card_sources(const char *card, const char *source)
+{
+	return publishers(of_card, card, source);
+}
+
+/* What the fit knows of each card. */
+static void count_card_sources(const char *source)
+{
+	for (size_t i = 0; i < all.n; i++) {
+		size_t k = 0;
+
+		while (k < i && strcmp(all.rows[k].card, all.rows[i].card))
+			k++;
+		all.rows[i].gpu.step_sources = k < i ? all.rows[k].gpu.step_sources :
+						       card_sources(all.rows[i].card, source);
+	}
 }
 
 /* Sets classes to the mean of theirs: all of them, or those that have no rows. */
@@ -144,6 +177,7 @@ void fit(const char *source)
 					fit_class(c, w, source, mean, steps[s]);
 				}
 	level(seen, true);
+	count_card_sources(source);
 	for (size_t i = 0; i < all.n; i++)
 		predict(&all.rows[i]);
 }
