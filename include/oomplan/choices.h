@@ -396,6 +396,7 @@ enum oom_offload { OOM_OFFLOADS(OOM_CHOICE_ID) };
 enum oom_base { OOM_BASES(OOM_CHOICE_ID) };
 enum oom_lora_bias { OOM_LORA_BIASES(OOM_CHOICE_ID) };
 enum oom_quant_storage { OOM_QUANT_STORAGES(OOM_CHOICE_ID) };
+enum oom_packed_as { OOM_PACKED_AS(OOM_CHOICE_ID) };
 enum oom_adapter_kind { OOM_ADAPTERS(OOM_CHOICE_ID) };
 
 #ifdef __cplusplus

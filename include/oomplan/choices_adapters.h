@@ -38,6 +38,14 @@ extern "C" {
 	  "bfloat16 torch.bfloat16 bf16 float16 torch.float16 fp16 float32 torch.float32", \
 	  "bitsandbytes nn/modules.py Params4bit", OOM_EXACT)
 
+/* What the modules of GPTQ and AWQ hold their packed weights in.  fms-acceleration makes parameters of qweight and qzeros
+ * under FSDP (accelerated-peft autogptq_utils.py PATCH_FOR_FSDP_TRITON_V2). */
+#define OOM_PACKED_AS(X) \
+	X(OOM_PACKED_BUFFERS, "buffers", "as their libraries do: FSDP and ZeRO-3 divide parameters alone, every card has all of them", "", \
+	  "GPTQModel nn_modules/qlinear, AutoAWQ modules/linear", OOM_EXACT) \
+	X(OOM_PACKED_PARAMETERS, "parameters", "as fms-acceleration does (auto_gptq): they are sharded, their scales are not", \
+	  "triton_v2", "fms-acceleration accelerated-peft autogptq_utils.py", OOM_EXACT)
+
 /* What PEFT trains beside the frozen model (its peft_type). */
 #define OOM_ADAPTERS(X) \
 	X(OOM_ADAPTER_LORA, "lora", "two thin matrices beside a layer", \

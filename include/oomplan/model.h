@@ -141,6 +141,7 @@ struct oom_eval {
 	uint64_t total_params, trainable_params, active_params;
 	/* exact sizes, not rounded up to the allocator's blocks */
 	uint64_t param_bytes, buffer_bytes, input_bytes, grad_bytes, opt_bytes;
+	uint64_t whole_bytes;           /* of param_bytes: in buffers, which no engine divides */
 	/* what all ranks hold together of gradients and states: fp32 under FSDP's mixed precision, with DeepSpeed's master
 	 * weights, where grad_bytes and opt_bytes are those of the 16-bit step (whose time goes by them); 0: as those say */
 	uint64_t held_grads, held_states;

@@ -115,6 +115,7 @@ struct oom_plan {
 	int64_t qlora;              /* 1 = NF4 base weights */
 	int64_t kbit_prepare;       /* 1 = PEFT prepare_model_for_kbit_training */
 	int64_t quant_storage;      /* enum oom_quant_storage: the type 4-bit weights are stored under */
+	int64_t packed_weights;     /* enum oom_packed_as: what GPTQ's and AWQ's weights are held in, which decides whether they are sharded */
 	int64_t double_quant;       /* 1 = quantised absmax */
 	int64_t base_weights;       /* enum oom_base; oom_plan_base() considers qlora as well */
 	int64_t base_group;         /* elements of a row that share a scale; 0 = as the form does, unless the config says */

@@ -186,6 +186,10 @@ uint32_t oom_quantised_group(enum oom_base base);
 enum { OOM_QUANTISED_BLOCKS = 6 };
 /* Whether the base's codes are made on the card, of weights that come to it in 16 bit one after the other. */
 bool oom_quantised_on_card(const struct oom_plan *plan);
+/* Whether its modules hold their weights in buffers. */
+bool oom_quantised_in_buffers(enum oom_base base);
+/* Whether they do so in this plan: parameters alone are divided between ranks, buffers are whole on every card. */
+bool oom_quantised_whole(const struct oom_plan *plan);
 size_t oom_quantised_blocks(const struct oom_plan *plan, const struct oom_param *q,
 			    uint64_t block[OOM_QUANTISED_BLOCKS]);
 /* Makes the weights of a linear layer that the step never runs, with those of its adapter. */

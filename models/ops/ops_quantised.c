@@ -16,6 +16,18 @@ uint32_t oom_quantised_group(enum oom_base base)
 	return f ? f->group : 0;
 }
 
+bool oom_quantised_in_buffers(enum oom_base base)
+{
+	const struct oom_quantised_format *f = oom_quantised_format(base);
+
+	return f && f->buffers;
+}
+
+bool oom_quantised_whole(const struct oom_plan *plan)
+{
+	return plan->packed_weights == OOM_PACKED_BUFFERS && oom_quantised_in_buffers(oom_plan_base(plan));
+}
+
 /* A group ends with its row (AutoGPTQ nn_modules/qlinear: scales of ceil(infeatures / group_size) x outfeatures). */
 bool oom_quantised_on_card(const struct oom_plan *plan)
 {

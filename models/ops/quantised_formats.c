@@ -219,6 +219,8 @@ static struct oom_val hqq_product(struct oom_tape *t, const char *name, int32_t 
 #define GPTQ_UNPACKS 0.9
 #define HQQ_UNPACKS 0.55
 
+/* qweight, qzeros, scales and g_idx are buffers of the module (auto_gptq and gptqmodel nn_modules/qlinear; awq
+ * modules/linear/gemm.py WQLinear_GEMM); bitsandbytes' weights and HQQ's W_q are nn.Parameter. */
 static const struct oom_quantised_format four_bit = {
 	.blocks = four_bit_blocks, .scales = four_bit_scales, .product = four_bit_product,
 	.node = "MatMul4Bit", .casts = true, .to_of = oom_four_bit_dtype, .unpacks = 1, .made_on_card = true,
@@ -237,13 +239,13 @@ static const struct oom_quantised_format int8 = {
 	.over = OOM_LORA_OVER_RESULT};
 static const struct oom_quantised_format gptq = {
 	.blocks = nibbles_in_groups, .group = 128, .beside = group_a_column, .product = gptq_product,
-	.node = "QuantLinearFunction", .unpacks = GPTQ_UNPACKS, .over = OOM_LORA_OVER_ANY};
+	.node = "QuantLinearFunction", .unpacks = GPTQ_UNPACKS, .buffers = true, .over = OOM_LORA_OVER_ANY};
 static const struct oom_quantised_format gptq8 = {
 	.blocks = bytes_in_groups, .group = 128, .beside = group_a_column, .product = gptq_product,
-	.node = "QuantLinearFunction", .unpacks = GPTQ_UNPACKS, .over = OOM_LORA_OVER_ANY};
+	.node = "QuantLinearFunction", .unpacks = GPTQ_UNPACKS, .buffers = true, .over = OOM_LORA_OVER_ANY};
 static const struct oom_quantised_format awq = {
 	.blocks = nibbles_in_groups, .group = 128, .product = awq_product, .node = "WQLinearMMTritonFunction",
-	.casts = true, .to = OOM_DT_F16, .repeats = true, .unpacks = 1,
+	.casts = true, .to = OOM_DT_F16, .repeats = true, .unpacks = 1, .buffers = true,
 	.over = OOM_LORA_OVER_RESULT};
 /* Quantizer.dequantize: the codes unpacked, less the zero point, times the scale */
 static const struct oom_quantised_format hqq = {

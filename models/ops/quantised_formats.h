@@ -31,6 +31,7 @@ struct oom_quantised_format {
 	bool made_on_card;      /* of weights that are loaded in 16 bit, one after the other */
 	bool repeats;           /* backward repeats the weight for every sequence of the batch */
 	bool head;              /* the head is stored so, too */
+	bool buffers;           /* its modules register what they hold as buffers, which no engine divides; not as parameters */
 	uint8_t tables;         /* of words, in the type of the model, that are held beside the one in use */
 	bool through_fp16;      /* dequantised to fp16, which is what was quantised, before it is cast to the type of the product */
 	enum oom_lora_over over;

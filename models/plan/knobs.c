@@ -39,6 +39,7 @@ OOM_CHOICE_LIST(static, layer_impls, OOM_LAYER_IMPLS)
 OOM_CHOICE_LIST(static, offloads, OOM_OFFLOADS)
 OOM_CHOICE_LIST(static, bases, OOM_BASES)
 OOM_CHOICE_LIST(static, quant_storages, OOM_QUANT_STORAGES)
+OOM_CHOICE_LIST(static, packed_as, OOM_PACKED_AS)
 OOM_CHOICE_LIST(static, adapters, OOM_ADAPTERS)
 OOM_CHOICE_LIST(static, lora_biases, OOM_LORA_BIASES)
 

@@ -23,6 +23,8 @@
  "FSDP shards no bytes: --quant-storage own (bnb_4bit_quant_storage: bfloat16), or auto"},
 {IS(quant_storage, OOM_QUANT_STORAGE_UINT8), EXCLUDES(IS(zero_stage, 3)),
  "ZeRO-3 divides no bytes: --quant-storage own (bnb_4bit_quant_storage: bfloat16), or auto"},
+{ABOVE(packed_weights, 0), WITHOUT_EFFECT_UNLESS(AMONG(base_weights, PACKED)),
+ "packed-weights is about GPTQ's and AWQ's, of which there are none: --base-weights gptq"},
 {ABOVE(use_dora, 0), IDLE_WITHOUT_ADAPTERS,
  "use-dora is a kind of adapter, of which there are none" ADAPTERS},
 {ABOVE(lora_zero_pad, 0), IDLE_WITHOUT_ADAPTERS,

@@ -90,6 +90,7 @@ static bool trains_base(const struct oom_plan *p)
 
 #define FOUR_BIT (BIT(OOM_BASE_NF4) | BIT(OOM_BASE_FP4) | BIT(OOM_BASE_LIGHTNING) | BIT(OOM_BASE_LITGPT))
 #define IN_GROUPS (BIT(OOM_BASE_GPTQ) | BIT(OOM_BASE_GPTQ8) | BIT(OOM_BASE_AWQ) | BIT(OOM_BASE_HQQ))
+#define PACKED (BIT(OOM_BASE_GPTQ) | BIT(OOM_BASE_GPTQ8) | BIT(OOM_BASE_AWQ))
 /* losses that Megatron-core has in some form of its own */
 #define EVERYWHERE (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_FUSED) | BIT(OOM_LOSS_SLICED))
 /* losses of trainers that give the model no labels: transformers before 4.46 upcast the logits all the same */

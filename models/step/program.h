@@ -30,7 +30,9 @@ struct program {
 	uint64_t used;                          /* for least-recently-used replacement */
 	struct oom_variant *variant[OOM_VARIANTS];      /* made when they are needed; NULL: not yet */
 	/* sums over parameters, fixed by the structure */
-	uint64_t total, trainable, active, param_bytes, param_rounded, scales_rounded, grad_bytes, layer;
+	uint64_t total, trainable, active, param_bytes, param_rounded, grad_bytes, layer;
+	/* of them, what stays whole on every rank: quantised weights' scales, or all of such weights */
+	uint64_t whole_bytes, whole_rounded, whole_elems;
 	/* trained parameters in blocks of the allocator, as they are and in fp32, and how many have a gradient */
 	uint64_t trained_rounded, trained_wide, trained_tensors;
 	uint64_t largest;                       /* bytes of a trained parameter */
@@ -131,6 +133,8 @@ enum oom_status oom_program_bound(const struct oom_tape *t, struct oom_error *er
 void oom_program_sum(struct program *g, const struct oom_plan *p);
 /* Bytes of one parameter as the plan stores it, and what the allocator makes of them. */
 uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, uint64_t *rounded);
+/* Whether it is a buffer that every rank has all of, whatever is sharded. */
+bool oom_param_whole(const struct oom_param *q, const struct oom_plan *p);
 /* What the optimizer at this index keeps, of the parameters as the tape stores them or of an fp32
  * master; NULL: out of memory.  A structure does not depend on its optimizer, only these sums do.
  * A parameter that no gradient reaches has no state. */

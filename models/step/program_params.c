@@ -25,6 +25,11 @@ uint64_t oom_param_bytes(const struct oom_param *q, const struct oom_plan *p, ui
 	return bytes;
 }
 
+bool oom_param_whole(const struct oom_param *q, const struct oom_plan *p)
+{
+	return (q->flags & OOM_P_QUANTISED) && oom_quantised_whole(p);
+}
+
 /* A quantised parameter's codes, the first of its blocks. */
 static uint64_t codes_of(const struct oom_param *q, const struct oom_plan *p)
 {
@@ -32,6 +37,17 @@ static uint64_t codes_of(const struct oom_param *q, const struct oom_plan *p)
 
 	oom_quantised_blocks(p, q, block);
 	return oom_block(block[0]);
+}
+
+static void stays_whole(struct program *g, const struct oom_param *q, const struct oom_plan *p, uint64_t bytes, uint64_t rounded)
+{
+	if (oom_param_whole(q, p)) {
+		g->whole_bytes += bytes * q->count;
+		g->whole_rounded += rounded * q->count;
+		g->whole_elems += q->elems * q->count;
+	} else if (q->flags & OOM_P_QUANTISED) {
+		g->whole_rounded += (rounded - codes_of(q, p)) * q->count;
+	}
 }
 
 /* More than any machine holds; sums and products of so many with their bytes fit in 64 bits. */
@@ -59,7 +75,7 @@ void oom_program_sum(struct program *g, const struct oom_plan *p)
 	uint64_t routed = 0, root = 0, own = 0;
 	uint32_t unit = 0;
 
-	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->scales_rounded = g->grad_bytes =
+	g->total = g->trainable = g->active = g->param_bytes = g->param_rounded = g->whole_bytes = g->whole_rounded = g->whole_elems = g->grad_bytes =
 		g->layer = g->largest = g->trained_rounded = g->trained_wide = g->trained_tensors = 0;
 	g->adapted = false;
 	memset(g->summed, 0, sizeof(g->summed));
@@ -72,8 +88,7 @@ void oom_program_sum(struct program *g, const struct oom_plan *p)
 		g->total += q->elems * q->count;
 		g->param_bytes += bytes * q->count;
 		g->param_rounded += rounded * q->count;
-		if (q->flags & OOM_P_QUANTISED)
-			g->scales_rounded += (rounded - codes_of(q, p)) * q->count;
+		stays_whole(g, q, p, bytes, rounded);
 		g->adapted |= (q->flags & OOM_P_LORA) != 0;
 		if (q->flags & OOM_P_EXPERT)
 			routed += q->elems * q->count;

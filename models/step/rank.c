@@ -151,6 +151,8 @@ static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t 
 		const uint64_t rows = oom_cut_rows(q);
 		const uint64_t chunk = (rows + ranks - 1) / ranks;
 
+		if (oom_param_whole(q, p))
+			continue;
 		if (q->elems < (uint64_t)whole)
 			g->shards.small += q->elems * q->count;
 		even += (double)q->elems * q->count;
@@ -190,6 +192,7 @@ static void counts(const struct program *g, const struct oom_state_sums *state,
 	out->trainable_params = g->trainable;
 	out->active_params = g->active ? g->active : g->total;
 	out->param_bytes = g->param_bytes;
+	out->whole_bytes = g->whole_bytes;
 	out->buffer_bytes = g->tape.buffer_bytes;
 	out->grad_bytes = g->grad_bytes;
 	out->opt_bytes = state->bytes;
@@ -263,7 +266,8 @@ enum oom_status oom_rank_schedule(struct program *g, const struct oom_arch *a,
 				    .hidden = g->tape.arch->d_model,
 				    .trainable = g->trainable,
 				    .params = g->param_rounded,
-				    .scales = g->scales_rounded,
+				    .whole = g->whole_rounded,
+				    .whole_elems = g->whole_elems,
 				    .grads = g->grad_bytes,
 				    .trained = g->trained_rounded,
 				    .trained_wide = g->trained_wide,

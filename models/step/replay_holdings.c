@@ -50,7 +50,7 @@ void oom_playing_weight(struct playing *g, const struct oom_param *p, uint64_t p
 	}
 	n = oom_quantised_blocks(g->plan, p, block);
 	for (size_t i = 0; i < n; i++)
-		oom_allocate(r, i ? block[i] : scaled(block[i], part, whole));
+		oom_allocate(r, i || oom_param_whole(p, g->plan) ? block[i] : scaled(block[i], part, whole));
 }
 
 /* ---- FSDP1's flat parameters ---- */
@@ -109,9 +109,22 @@ static int32_t load(struct playing *g, const struct oom_param *p)
 	return codes;
 }
 
-static bool in_units(const struct oom_param *p)
+static bool of_base(const struct oom_param *p)
 {
 	return !(p->flags & (OOM_P_LORA | OOM_P_BESIDE));
+}
+
+static bool in_units(const struct playing *g, const struct oom_param *p)
+{
+	return of_base(p) && !oom_param_whole(p, g->plan);
+}
+
+/* A parameter's share of the weights that this rank holds; what no rank shares is in both sums. */
+static void play_share(struct playing *g, const struct oom_param *p, const struct oom_holding *h)
+{
+	const uint64_t whole = h->bytes == g->s->in.params ? 0 : g->s->in.whole;
+
+	oom_playing_weight(g, p, h->bytes - whole, g->s->in.params - whole);
 }
 
 /* transformers 5 loads a quantised model on the card of every rank (update_device_map: the rank's own), into one
@@ -122,12 +135,12 @@ static void load_whole(struct playing *g)
 	uint64_t block[OOM_QUANTISED_BLOCKS], sum = 0;
 
 	for (size_t i = 0; i < t->n_params; i++)
-		if (in_units(&t->params[i]))
+		if (of_base(&t->params[i]))
 			for (size_t k = blocks_of(g, &t->params[i], block); k--;)
 				sum += oom_block(block[k]);
 	oom_free(playing_allocator(g), oom_allocate(playing_allocator(g), sum));
 	for (size_t i = 0; i < t->n_params; i++)
-		if (in_units(&t->params[i]))
+		if (of_base(&t->params[i]))
 			g->loaded[i] = load(g, &t->params[i]);
 }
 
@@ -157,7 +170,7 @@ static struct oom_wrapped wrap_unit(struct playing *g, uint32_t unit, size_t fro
 	int32_t flat;
 
 	for (size_t i = from; i < to; i++)
-		if (p[i].unit == unit && in_units(&p[i]))
+		if (p[i].unit == unit && in_units(g, &p[i]))
 			move(g, &u, i);
 	if (!u.n)
 		return part;
@@ -213,14 +226,14 @@ static void divide(struct playing *g, const struct oom_holding *h, bool stays)
 	for (size_t i = 0; i < t->n_params; i++) {
 		const struct oom_param *p = &t->params[i];
 
-		if (!in_units(p)) {
-			if (stays)
-				oom_playing_weight(g, p, h->bytes, g->s->in.params);
+		if (!of_base(p) && stays)
+			play_share(g, p, h);
+		/* buffers stay, unless they are counted apart */
+		if (!of_base(p) || (stays && !in_units(g, p)))
 			continue;
-		}
 		blocks_of(g, p, block);
 		if (stays)
-			oom_allocate(playing_allocator(g), scaled(block[0], h->bytes, g->s->in.params));
+			oom_allocate(playing_allocator(g), scaled(block[0], h->bytes - g->s->in.whole, g->s->in.params - g->s->in.whole));
 		oom_free(playing_allocator(g), g->loaded[i]);
 	}
 }
@@ -233,8 +246,8 @@ static void wrap(struct playing *g, const struct oom_holding *h, bool stays)
 	if (g->loaded)
 		load_whole(g);
 	for (size_t i = 0; i < t->n_params && stays; i++)
-		if (t->params[i].flags & OOM_P_LORA)
-			oom_playing_weight(g, &t->params[i], h->bytes, g->s->in.params);
+		if (t->params[i].flags & OOM_P_LORA || (!g->loaded && oom_param_whole(&t->params[i], g->plan)))
+			play_share(g, &t->params[i], h);
 	for (size_t k = 0; k < t->n_units; k++)
 		g->p->units[k + 1] = wrap_unit(g, (uint32_t)k + 1, t->units[k].param0, t->units[k].param1, stays);
 	g->p->units[0] = wrap_unit(g, 0, 0, t->n_params, stays);
@@ -315,9 +328,10 @@ static void take(struct playing *g, size_t i)
 		}
 		/* of a part of the chain each is whole */
 		for (size_t k = 0; k < t->n_params; k++)
-			if (oom_playing_param(g, k, &outside))
-				oom_playing_weight(g, &t->params[k], g->s->chain.whole ? h->bytes : 1,
-				       g->s->chain.whole ? g->s->in.params : 1);
+			if (!g->s->chain.whole && oom_playing_param(g, k, &outside))
+				oom_playing_weight(g, &t->params[k], 1, 1);
+			else if (g->s->chain.whole)
+				play_share(g, &t->params[k], h);
 		break;
 	case OOM_PER_TRAINED: oom_playing_per_trained(g, h->bytes); break;
 	case OOM_PER_BESIDE: per_beside(g, h->bytes); break;

@@ -170,7 +170,7 @@ enum oom_status oom_rollouts(struct oom_evaluator *ev, const struct oom_model *m
 	last += x.part * (x.prompt + x.tokens) * (x.token + (layers ? x.token / layers / 2 : 0)) + repeated(a, p, &x);
 	/* ZeRO-3's layers are gathered for good (trl/models/utils.py unwrap_model_for_generation) */
 	if (p->zero_stage == 3 && oom_engine_of(p)->partitions && !oom_engine_of(p)->wraps_units)
-		whole = out->param_bytes;
+		whole = out->param_bytes - out->whole_bytes;
 	most = larger(first, last);
 	if (oom_objective_of(p)->rollouts)
 		st = scored(ev, model, p, &x, &most, err);

@@ -75,7 +75,9 @@ struct oom_model_sums {
 	/* trainable parameters in blocks of the allocator, with or without a gradient: as they are, and in fp32 */
 	uint64_t trained, trained_wide;
 	uint64_t tensors;               /* parameters that have a gradient */
-	uint64_t scales;                /* the part of params that quantised weights have beside their codes */
+	/* the part of params that no rank shares with others: what quantised weights have beside their codes, or all
+	 * of them; and the elements of the latter */
+	uint64_t whole, whole_elems;
 	uint64_t largest;               /* bytes of the largest trained weight */
 	uint64_t small;                 /* elements of parameters below ZeRO-3's persistence threshold */
 	bool half;                      /* weights are stored in 16 bit */

@@ -41,14 +41,17 @@ static const char *precision_part(const struct emission *e, bool dtype)
 
 const char *emit_base_bits(const struct emission *e)
 {
-	char buf[160];
+	char buf[160], set[200];
+	const char *word;
 
 	if (!strcmp(knob_text(e->plan, "qlora", buf), "true") ||
 	    !strcmp(knob_text(e->plan, "base-weights", buf), "nf4") ||
 	    /* NF4 in another's layers */
 	    !strcmp(buf, "lightning") || !strcmp(buf, "litgpt"))
 		return "4-nf4";
-	return !strcmp(knob_text(e->plan, "base-weights", buf), "int8") ? "8" : "16";
+	snprintf(set, sizeof(set), "base-weights=%s", buf);
+	word = reading_word_of("base-bits", set);
+	return word ? word : "16";
 }
 
 const char *emit_fact(const struct emission *e, const char *knob, char buf[160])

@@ -20,6 +20,10 @@ static const struct stand_in stand_ins[] = {
 	{"base-bits", "4-nf4", "base-weights=nf4", NULL},
 	{"base-bits", "4-fp4", "base-weights=fp4", NULL},
 	{"base-bits", "8", "base-weights=int8", NULL},
+	{"base-bits", "4-gptq", "base-weights=gptq", NULL},
+	{"base-bits", "8-gptq", "base-weights=gptq-8bit", NULL},
+	{"base-bits", "4-awq", "base-weights=awq", NULL},
+	{"base-bits", "4-hqq", "base-weights=hqq", NULL},
 	{"base-bits", "*", "base-weights=nf4", "priced as NF4, the nearest 4-bit format"},
 	{"objective", "sft", "", NULL},
 	{"objective", "pretrain", "", NULL},
@@ -43,6 +47,14 @@ static const struct stand_in stand_ins[] = {
 	{"loss", "chunked", "loss=plain",
 	 "a chunked loss is priced as the plain one: more than it needs"},
 };
+
+const char *reading_word_of(const char *knob, const char *set)
+{
+	for (size_t i = 0; i < sizeof(stand_ins) / sizeof(stand_ins[0]); i++)
+		if (!strcmp(stand_ins[i].knob, knob) && !strcmp(stand_ins[i].set, set) && !stand_ins[i].told)
+			return stand_ins[i].value;
+	return NULL;
+}
 
 struct teller {
 	void (*tell)(void *data, const char *text);

@@ -342,20 +342,6 @@ static void settle_one_process(struct fw_part *all)
 	fw_open(all, "zero", "one process: FSDP shards nothing there, and is priced so");
 }
 
-/* GPTQ's and AWQ's packed weights are buffers (auto_gptq nn_modules/qlinear; awq modules/linear), and what FSDP and ZeRO-3
- * shard are parameters. */
-static void settle_packed(struct fw_part *all)
-{
-	const char *bits = fw_fact(all, "base-bits"), *engine = fw_fact(all, "engine");
-	const bool packed = strstr(bits, "gptq") || strstr(bits, "awq"),
-		   shards = (!strncmp(engine, "fsdp", 4) && whole(all, "zero", 0) >= 2) ||
-			    (!strcmp(engine, "deepspeed") && whole(all, "zero", 0) == 3);
-
-	if (packed && shards)
-		fw_open(all, "base-weights", "packed weights are buffers, which every card holds whole where parameters are sharded: "
-			"more than is priced");
-}
-
 void reading_settle(struct oom_reading *r)
 {
 	struct fw_part *all = r->all;
@@ -392,7 +378,6 @@ void reading_settle(struct oom_reading *r)
 	if (fw_fact_is(all, "hybrid-shard", "true"))
 		settle_replicas(all);
 	settle_one_process(all);
-	settle_packed(all);
 	if (whole(all, "gpus", 0) == 1)
 		fw_default(all, "nodes", "1", "one GPU");
 }

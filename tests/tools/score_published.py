@@ -67,6 +67,7 @@ def gptq(knobs, model):
     knobs.pop("qlora", None)
     knobs.pop("double_quant", None)
     knobs["base_weights"] = "gptq"
+    knobs["packed_weights"] = "parameters"
     if model.startswith("TheBloke/") and ("Mixtral" in model or "70B" in model):
         knobs["base_group_size"] = 1 << 20
 

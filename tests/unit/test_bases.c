@@ -194,6 +194,62 @@ static void as_the_config_has_it(void **state)
 	}
 }
 
+/* What no rank divides: with two cards and FSDP or ZeRO-3 a card holds as much of a base in buffers as one card alone; as
+ * parameters, and in bitsandbytes' format, about half of the codes less (all but scales and what is beside the base).  By hand
+ * from the layer above: the codes of two layers are LAYER bytes, so LAYER / 2 of them leave each card. */
+static void buffers_are_whole(void **state)
+{
+	static const struct {
+		enum oom_engine_id engine;
+		int64_t offload;
+	} engines[] = {{OOM_ENGINE_FSDP1, OOM_OFFLOAD_NONE}, {OOM_ENGINE_FSDP2, OOM_OFFLOAD_NONE},
+		       {OOM_ENGINE_DEEPSPEED, OOM_OFFLOAD_NONE}, {OOM_ENGINE_FSDP1, OOM_OFFLOAD_CPU},
+		       {OOM_ENGINE_DEEPSPEED, OOM_OFFLOAD_CPU}};
+	static const enum oom_base packed[] = {OOM_BASE_GPTQ, OOM_BASE_GPTQ8, OOM_BASE_AWQ};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]) * 3; i++) {
+		const enum oom_base base = packed[i % 3];
+		struct oom_plan p = adapted(base);
+		uint64_t buffers, parameters;
+		const uint64_t codes = base == OOM_BASE_GPTQ8 ? 2 * LAYER : LAYER;
+
+		p.precision = OOM_FP16;
+		p.engine = engines[i / 3].engine;
+		p.offload_params = engines[i / 3].offload;
+		p.offload_optimizer = p.engine == OOM_ENGINE_DEEPSPEED ? p.offload_params : OOM_OFFLOAD_NONE;
+		p.zero_stage = 3;
+		if (p.engine == OOM_ENGINE_DEEPSPEED)
+			p.persistence = 0;
+		p.gpus = 2;
+		buffers = must(LLAMA(""), &p).end[OOM_PHASE_LOAD];
+		p.packed_weights = OOM_PACKED_PARAMETERS;
+		parameters = must(LLAMA(""), &p).end[OOM_PHASE_LOAD];
+		if (buffers < parameters + codes / 2 || buffers > parameters + codes + codes / 8)
+			fail_msg("base %d, engine %d: %llu and %llu bytes", (int)base, (int)p.engine, (unsigned long long)buffers,
+				 (unsigned long long)parameters);
+	}
+}
+
+/* Nothing of such a base is gathered: a layer's share of the peak is its activations alone. */
+static void buffers_are_not_gathered(void **state)
+{
+	struct oom_plan p = adapted(OOM_BASE_GPTQ), one;
+	struct oom_eval sharded, single;
+
+	(void)state;
+	p.precision = OOM_FP16;
+	one = p;
+	p.engine = OOM_ENGINE_FSDP2;
+	p.zero_stage = 3;
+	p.gpus = 2;
+	sharded = must(LLAMA(""), &p);
+	single = must(LLAMA(""), &one);
+	assert_int_equal(sharded.whole_bytes, 2 * (LAYER / 2 + LAYER / 128 * 2 + LAYER / 128 / 2));
+	assert_true(sharded.bucket[OOM_BUCKET_COMM] < LAYER / 4 + 2 * (BESIDE + ADAPTERS) * 2);
+	assert_true(sharded.overall_peak > single.whole_bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -201,6 +257,8 @@ int main(void)
 		cmocka_unit_test(groups),
 		cmocka_unit_test(kept_inputs),
 		cmocka_unit_test(as_the_config_has_it),
+		cmocka_unit_test(buffers_are_whole),
+		cmocka_unit_test(buffers_are_not_gathered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

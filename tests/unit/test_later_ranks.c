@@ -98,6 +98,7 @@ static void means_over_gpus(void **state)
 
 		if (cases[i].gptq) {
 			p.base_weights = OOM_BASE_GPTQ;
+			p.packed_weights = OOM_PACKED_PARAMETERS;
 			p.precision = OOM_FP16_AMP;
 		}
 		gib = (double)replayed(cases[i].config, &p, CARD, NULL).used_bytes / GIB;

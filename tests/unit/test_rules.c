@@ -32,6 +32,7 @@ static const struct {
 	 "quant-storage=own lora-r=8 qlora=true engine=fsdp2 zero=3 gpus=2"},
 	{"quant-storage=uint8 lora-r=8 qlora=true engine=deepspeed zero=3 gpus=2",
 	 "quant-storage=uint8 lora-r=8 qlora=true engine=deepspeed zero=2 gpus=2"},
+	{"packed-weights=parameters lora-r=8 qlora=true", "packed-weights=parameters lora-r=8 base-weights=gptq"},
 	{"use-dora=true", "use-dora=true lora-r=8"},
 	{"lora-zero-pad=true", "lora-zero-pad=true lora-r=8"},
 	{"peft-type=vera", "peft-type=vera lora-r=8"},

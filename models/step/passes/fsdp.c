@@ -292,15 +292,16 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 	}
 	s->grads_linger = !oom_engine_of(p)->gathers_apart && p->offload_params == OOM_OFFLOAD_NONE;
 	/* the flat parameter holds the codes of 4-bit weights; their scales are attributes of the
-	 * module, whole on every rank (bitsandbytes nn/modules.py Params4bit.quant_state) */
+	 * module, whole on every rank (bitsandbytes nn/modules.py Params4bit.quant_state), as are buffers
+	 * (fully_shard/_fsdp_init.py _get_managed_states: only parameters are sharded) */
 	s->hold[OOM_HOLD_WEIGHTS].bytes =
-		oom_part_of(wide * (s->in.params - s->in.scales) + adapters, s->ranks) + s->in.scales;
+		oom_part_of(wide * (s->in.params - s->in.whole) + adapters, s->ranks) + s->in.whole;
 	if (!oom_engine_of(p)->gathers_apart)
 		s->hold[OOM_HOLD_WEIGHTS].pieces = OOM_PER_UNIT;
 	/* parts that go to the host wait for the card, unit by unit */
-	s->later_ahead = !oom_engine_of(p)->gathers_apart && s->in.scales && p->quantised_load <= OOM_QLOAD_META &&
+	s->later_ahead = !oom_engine_of(p)->gathers_apart && s->in.whole && p->quantised_load <= OOM_QLOAD_META &&
 			 p->offload_params == OOM_OFFLOAD_NONE && p->gpus > p->nodes;
-	s->whole_first = s->in.scales && whole_before(p);
+	s->whole_first = s->in.whole && whole_before(p);
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(state->rounded, s->ranks);
 	for (int i = 0; i < 2; i++)
 		s->temps[i] = oom_part_of(state->temps[i], s->ranks);

@@ -57,8 +57,18 @@ static void stepped_on_host(struct oom_schedule *s)
 	s->temps[0] = s->temps[1] = 0;
 }
 
+/* Buffers stay where they are: what goes to the host is parameters. */
+static void buffers_stay(struct oom_schedule *s)
+{
+	if (!s->in.whole_elems)
+		return;
+	s->hold[OOM_HOLD_WEIGHTS].bytes -= s->in.whole;
+	oom_add_holding(s, "packed weights", OOM_BUCKET_PARAMS, s->in.whole, OOM_AT_LOAD, OOM_AT_NEVER);
+}
+
 static void params_away(struct oom_schedule *s, const struct oom_plan *p)
 {
+	buffers_stay(s);
 	s->hold[OOM_HOLD_WEIGHTS].place = p->offload_params == OOM_OFFLOAD_NVME ? OOM_ON_NVME :
 										 OOM_IN_PINNED;
 	if (p->offload_params == OOM_OFFLOAD_NVME)
@@ -71,6 +81,7 @@ static void all_away(struct oom_schedule *s, const struct oom_plan *p)
 	const uint64_t wide = oom_engine_casts_trained(p) ? 2 : 1;
 
 	pin(s, "gradient shards", oom_part_of(wide * s->in.grads, s->ranks));
+	buffers_stay(s);
 	s->hold[OOM_HOLD_WEIGHTS].place = OOM_IN_PINNED;
 	s->hold[OOM_HOLD_STATE].place = OOM_IN_PAGEABLE;
 	s->temps[0] = s->temps[1] = 0;

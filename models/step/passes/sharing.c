@@ -13,7 +13,7 @@ struct oom_unit_sums oom_sum_unit(const struct oom_rewrite *w, uint32_t unit, bo
 		const uint64_t n = unit ? 1 : p->count;
 		uint64_t rounded;
 
-		if (p->unit != unit)
+		if (p->unit != unit || oom_param_whole(p, w->plan))
 			continue;
 		sums.bytes += oom_param_bytes(p, w->plan, &rounded) * n;
 		if (!p->trainable || p->grad < 0)

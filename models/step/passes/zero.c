@@ -147,6 +147,15 @@ static const struct oom_hooks hooks = {.layers = first_gradient, .end = end, .un
 
 /* ---- what stays between passes ---- */
 
+/* Bytes of an element of what is divided. */
+static uint64_t bytes_of_one(const struct oom_schedule *s)
+{
+	const uint64_t n = s->in.total - s->in.whole_elems,
+		       each = (s->in.params - (s->in.whole_elems ? s->in.whole : 0)) / (n ? n : 1);
+
+	return each ? each : 1;
+}
+
 /* Elements gathered at once in stage 3, from the second step on, whose order is known.  What is fetched ahead goes
  * past what is there already, so that where the forward pass turns into the backward one it has run up to
  * stage3_max_live_parameters, however small the bucket; a module in use is whole even above that (runtime/zero/
@@ -155,9 +164,9 @@ static const struct oom_hooks hooks = {.layers = first_gradient, .end = end, .un
  * or for the largest weight, where that is larger. */
 static uint64_t live_params(const struct oom_schedule *s, const struct oom_plan *p)
 {
-	const uint64_t cap = (uint64_t)p->max_live_params, whole = s->in.total - oom_least(s->in.total, s->in.small),
-		       each = s->in.params / (s->in.total ? s->in.total : 1),
-		       largest = s->in.largest / (each ? each : 1),
+	const uint64_t cap = (uint64_t)p->max_live_params, total = s->in.total - s->in.whole_elems,
+		       whole = total - oom_least(total, s->in.small), each = bytes_of_one(s),
+		       largest = s->in.largest / each,
 		       used = s->in.layer > largest ? s->in.layer : largest,
 		       most = p->prefetch_bucket ? cap : oom_least(cap, cap / 2 + s->in.layer);
 
@@ -178,16 +187,16 @@ static struct oom_ahead ahead_of(const struct oom_schedule *s, const struct oom_
 
 static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bucket, uint64_t w)
 {
-	const uint64_t each = s->in.params / (s->in.total ? s->in.total : 1),
-		       bytes = each ? each : 1, live = bytes * live_params(s, p);
+	const uint64_t bytes = bytes_of_one(s), live = bytes * live_params(s, p);
 	const bool wide = fp32_over_half(p);
 
 	/* small parameters stay whole beside their shard (partition_parameters.py ds_persist), and scales beside the codes
-	 * of quantised ones, which are no parameters (bitsandbytes nn/modules.py Params4bit.quant_state) */
-	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(s->in.params - s->in.scales, s->ranks) + s->in.scales + bytes * s->in.small;
+	 * of quantised ones, which are no parameters (bitsandbytes nn/modules.py Params4bit.quant_state); nor are buffers
+	 * (partition_parameters.py _convert_to_deepspeed_param takes module.parameters) */
+	s->hold[OOM_HOLD_WEIGHTS].bytes = oom_part_of(s->in.params - s->in.whole, s->ranks) + s->in.whole + bytes * s->in.small;
 	/* such a model is not made in parts but whole on every rank's card first (transformers modeling_utils.py:
 	 * is_deepspeed_zero3_enabled() and not _is_quantized; quantizer_bnb_4bit.py update_device_map) */
-	s->whole_first = s->in.scales > 0;
+	s->whole_first = s->in.whole > 0;
 	oom_add_holding(s, "reduce bucket", OOM_BUCKET_COMM, bucket, OOM_AT_START, OOM_AT_NEVER);
 	if (wide && w < 4)      /* the reduced parts of a bucket, cast (__avg_scatter_grads) */
 		oom_add_holding(s, "reduced gradients in fp32", OOM_BUCKET_COMM,

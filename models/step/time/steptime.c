@@ -199,7 +199,7 @@ static void reduce(struct oom_time_step *s, double computing)
 	const double D = (double)(oom_plan_data_parallel(p) * p->cp), part = (D - 1) / D,
 		     units = s->work->units > 1 ? s->work->units : 1, inner = (double)p->tp,
 		     /* FSDP and ZeRO gather in the format that is computed in */
-		     weights = (double)e->param_bytes *
+		     weights = (double)(e->param_bytes - e->whole_bytes) *
 			       (engine->wraps_units && oom_time_autocasts(p) ? 0.5 : 1) * (gathers_8_bits(p) ? 0.5 : 1),
 		     gradients = (double)e->grad_bytes;
 	const struct oom_peers all = peers(s, D, inner < s->in_node ? inner : s->in_node);
