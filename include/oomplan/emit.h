@@ -35,6 +35,9 @@ struct oom_emitted {
 	/* knobs of the plan that the text does not give back, such as "--vpp 2" */
 	char unsaid[OOM_EMIT_UNSAID_MAX][192];
 	size_t n_unsaid;
+	/* knobs in whose place the text gives what needs no more, such as "--attn sdpa: flash is what runs"; no loss */
+	char spared[OOM_EMIT_UNSAID_MAX][192];
+	size_t n_spared;
 };
 
 /* What a file says in addition to the plan. */

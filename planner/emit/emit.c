@@ -15,21 +15,32 @@
 
 /* ---- read back ---- */
 
-/* Knobs that are about the card, the host or the verdict, and what is installed: no framework's. */
+/* Knobs that are about the card, the host or the verdict, and what is installed: no framework's.  The base
+ * is compared as it is written (compare_sums); the micro-batch, its accumulation and the GPUs are the global batch. */
 bool emit_is_aside(const char *knob)
 {
 	const struct oom_option *k = oom_knob_find(knob);
-	static const char *const names[] = {"margin", "compute-capability", "global-batch", "num-layers",
-					    "gpus-per-node", "moe-imbalance",
-					    "rank0-contexts", "prefetch-factor", "task", "padding-mask",
-					    "low-cpu-mem", "scan", "convert-outputs-fp32", "loop",
-					    "eval-accumulation", "eval-batch", "qlora",
-					    "base-weights"};
+	static const char *const names[] = {"margin", "compute-capability", "global-batch", "gpus-per-node", "moe-imbalance",
+					    "rank0-contexts", "prefetch-factor", "low-cpu-mem", "scan", "qlora", "base-weights"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strcmp(names[i], knob))
 			return true;
 	return k && k->kind == OOM_OPTION_VERSION;
+}
+
+/* Of the data, the script or the model: where a plan leaves them at their defaults it asks nothing of a file. */
+static bool is_unasked(const struct oom_option *k, const char *value)
+{
+	static const char *const names[] = {"num-layers", "task", "padding-mask", "convert-outputs-fp32", "loop",
+					    "eval-accumulation", "eval-batch"};
+	const struct oom_plan def = oom_plan_default();
+	char text[160];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(names[i], k->name))
+			return !strcmp(oom_plan_get(&def, k, text, sizeof(text)), value);
+	return false;
 }
 
 static bool listed(const char *list, const char *knob)
@@ -48,12 +59,22 @@ static bool same_value(const struct oom_option *k, const char *a, const char *b)
 	return !strcmp(a, b) || (k->kind == OOM_OPTION_CHOICE && !strcmp(a, "auto"));
 }
 
+/* A loop of its own holds less than the Trainer's; what frameworks of language models train is one. */
+static const struct emit_cost everywhere[] = {
+	{"loop", "trainer", "auto", "", true},
+	{"task", "causal-lm", "auto", "", true},
+	{NULL, NULL, NULL, NULL, false},
+};
+
 static const struct emit_cost *cost_of(const struct emit_target *target, const char *knob, const char *want,
 				       const char *got)
 {
-	for (const struct emit_cost *c = target->costs; c && c->knob; c++)
-		if (!strcmp(c->knob, knob) && !strcmp(c->want, want) && !strcmp(c->got, got))
-			return c;
+	const struct emit_cost *const lists[] = {target->costs, everywhere};
+
+	for (size_t i = 0; i < 2; i++)
+		for (const struct emit_cost *c = lists[i]; c && c->knob; c++)
+			if (!strcmp(c->knob, knob) && !strcmp(c->want, want) && !strcmp(c->got, got))
+				return c;
 	return NULL;
 }
 
@@ -72,22 +93,47 @@ static const char *consequence(const struct emit_target *target, const char *kno
 	return c ? c->text : "";
 }
 
+static void say(struct oom_emitted *out, const char *knob, const char *value, const char *cost)
+{
+	if (out->n_unsaid < OOM_EMIT_UNSAID_MAX)
+		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s%s", knob, value, cost);
+}
+
+static void spare(struct oom_emitted *out, const char *knob, const char *want, const char *got)
+{
+	if (out->n_spared < OOM_EMIT_UNSAID_MAX)
+		snprintf(out->spared[out->n_spared++], sizeof(out->spared[0]), "--%s %.60s: %.60s is what runs, and needs no more", knob,
+			 want, got);
+}
+
+static int64_t step_of(const struct oom_plan *p)
+{
+	return p->micro_batch * p->grad_accum * oom_plan_data_parallel(p);
+}
+
+/* What several knobs say together. */
+static void compare_sums(const struct emit_target *target, const struct oom_plan *want, const struct oom_plan *got,
+			 struct oom_emitted *out)
+{
+	const struct emission wanted = {.plan = want, .model = ""}, given = {.plan = got, .model = ""};
+	const struct oom_option *base = oom_knob_find("base-weights");
+	char text[160];
+
+	/* two knobs say it, the older one for NF4 */
+	if (!listed(target->elsewhere, "base-weights") && strcmp(emit_base_bits(&wanted), emit_base_bits(&given)))
+		say(out, "base-weights", want->qlora ? "nf4" : oom_plan_get(want, base, text, sizeof(text)), "");
+	/* a global batch says the accumulation where the GPUs are known */
+	if (listed(target->elsewhere, "grad-accum") && got->global_batch != step_of(want) && got->grad_accum != want->grad_accum) {
+		snprintf(text, sizeof(text), "%lld", (long long)want->grad_accum);
+		say(out, "grad-accum", text, "");
+	}
+}
+
 /* asked: what the user said, where the engine makes `want` of it */
 static void compare(const struct emit_target *target, const struct oom_plan *asked,
 		    const struct oom_plan *want, const struct oom_plan *got, struct oom_emitted *out)
 {
-	const struct emission wanted = {.plan = want, .model = ""}, given = {.plan = got, .model = ""};
-
-	/* two knobs say it, the older one for NF4 */
-	if (out->n_unsaid + 2 < OOM_EMIT_UNSAID_MAX && !listed(target->elsewhere, "base-weights") && strcmp(emit_base_bits(&wanted), emit_base_bits(&given)))
-		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--base-weights of %s bits",
-			 emit_base_bits(&wanted));
-	/* a global batch says the accumulation where the GPUs are known */
-	if (listed(target->elsewhere, "grad-accum") &&
-	    got->global_batch != want->micro_batch * want->grad_accum * oom_plan_data_parallel(want) &&
-	    got->grad_accum != want->grad_accum)
-		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--grad-accum %lld",
-			 (long long)want->grad_accum);
+	compare_sums(target, want, got, out);
 	for (size_t i = 0; oom_knob_at(i) && out->n_unsaid < OOM_EMIT_UNSAID_MAX; i++) {
 		const struct oom_option *k = oom_knob_at(i);
 		const char *cost;
@@ -95,13 +141,19 @@ static void compare(const struct emit_target *target, const struct oom_plan *ask
 
 		oom_plan_get(want, k, a, sizeof(a));
 		oom_plan_get(got, k, b, sizeof(b));
-		/* what the plan leaves unsaid it does not ask for */
-		if (!strcmp(a, "unsaid") || same_value(k, a, b) || emit_is_aside(k->name) || listed(target->elsewhere, k->name) ||
-		    emit_spares(target, k->name, a, b))
+		/* a run that never evaluates needs no more */
+		if (!strncmp(k->name, "eval-", 5) && (got->evaluates == OOM_EVALUATES_NO || want->evaluates == OOM_EVALUATES_NO))
 			continue;
+		/* what the plan leaves unsaid it does not ask for */
+		if (!strcmp(a, "unsaid") || same_value(k, a, b) || emit_is_aside(k->name) || is_unasked(k, a) || listed(target->elsewhere, k->name))
+			continue;
+		if (emit_spares(target, k->name, a, b)) {
+			spare(out, k->name, a, b);
+			continue;
+		}
 		cost = consequence(target, k->name, a, b);
 		oom_plan_get(asked, k, a, sizeof(a));
-		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--%s %.60s%s", k->name, a, cost);
+		say(out, k->name, a, cost);
 	}
 }
 
@@ -120,9 +172,10 @@ static enum oom_status read_back(const struct emit_target *target, const struct 
 
 	if (st)
 		return st;
-	/* what files leave to the model or the machine is no loss */
-	got.seq_len = want->seq_len;
-	memcpy(got.lora_targets, want->lora_targets, sizeof(got.lora_targets));
+	/* what files leave to the model is no loss; tokens that none of their keys says are */
+	got.seq_len = oom_reading_value(r, "seq-len") ? got.seq_len : 0;
+	if (!*want->lora_targets)
+		got.lora_targets[0] = 0;
 	oom_reading_apply(r, &got, NULL, NULL);
 	/* where none was asked for, none is lost */
 	if (oom_plan_precision_open(&run))
@@ -158,6 +211,8 @@ static void put_comments(const struct emit_target *t, const struct emission *e, 
 		emit_put(text, "%sto be added: %s\n", t->comment, e->described ? t->yours_described : t->yours);
 	for (size_t i = 0; i < out->n_unsaid; i++)
 		emit_put(text, "%scannot be said here: %s\n", t->comment, out->unsaid[i]);
+	for (size_t i = 0; i < out->n_spared; i++)
+		emit_put(text, "%s%s\n", t->comment, out->spared[i]);
 }
 
 static const struct emit_target *find(const char *name, struct oom_error *err)

@@ -141,7 +141,7 @@ void fill_ms_swift(struct emission *e)
 	emit_set(e, "model", e->model);
 	if (emit_objective(e)->swift_type)
 		emit_set(e, "rlhf_type", emit_objective(e)->swift_type);
-	if (emit_is(e, "objective", "classification"))
+	if (emit_is(e, "task", "seq-cls"))
 		emit_set(e, "task_type", "seq_cls");
 	if (e->plan->num_labels > 0)
 		emit_rows(e, "", MS, "num_labels");
@@ -154,6 +154,8 @@ void fill_ms_swift(struct emission *e)
 		return;
 	}
 	training_arguments(e);
+	if (!emit_is(e, "evaluates", "no"))     /* 1 where nobody says it (swift/arguments/sft_args.py) */
+		emit_rows(e, "", "hf-trainer", "per_device_eval_batch_size");
 	precision(e);
 	emit_rows(e, "", MS, "attn_impl");
 	if (emit_is(e, "attn", "flash"))

@@ -98,6 +98,8 @@ void fill_axolotl(struct emission *e)
 	if (*e->plan->train)
 		emit_names(e, "unfrozen_parameters", e->plan->train);
 	emit_rows(e, "", "axolotl", "sequence_len micro_batch_size gradient_accumulation_steps");
+	if (e->plan->eval_batch != e->plan->micro_batch && !emit_is(e, "eval-batch", "8"))
+		emit_rows(e, "", "axolotl", "eval_batch_size");
 	emit_set(e, "sample_packing", emit_fact(e, "packing", buf));
 	emit_rows(e, "", "axolotl", "optimizer");
 	axolotl_precision(e);

@@ -7,10 +7,14 @@
 #include "emit/fills.h"
 
 #define HOST "dataloader-workers save-total-limit save-sharded"
+/* what a file of the engine alone leaves to the trainer's */
+#define TRAINERS "eval-batch eval-accumulation padding-mask task loop num-layers convert-outputs-fp32 "
 
 /* The key that asks for Liger's fused loss takes its norms, feed-forwards and rotary positions with it, which keep less
- * than PyTorch's (transformers integrations/liger.py; LLaMA-Factory model/model_utils/liger_kernel.py). */
-#define LIGER_SPARES {"liger-kernels", "none", "all", "", true}
+ * than PyTorch's (transformers integrations/liger.py; LLaMA-Factory model/model_utils/liger_kernel.py); a file of
+ * TrainingArguments can leave them out (liger_kernel_config), a command line and the others cannot. */
+#define LIGER_SPARES \
+	{"liger-kernels", "none", "all", " (the key of the fused loss asks for Liger's norms and feed-forwards as well: less than was priced)", false}
 
 /* TRL's sft_trainer.py, compute_loss */
 static const struct emit_cost trl_costs[] = {
@@ -90,20 +94,20 @@ const struct emit_target emit_targets[] = {
 	 "trl", "plan.sh", fill_trl, write_trl_command, NULL, "# ", "gpus nodes allocator " HOST,
 	 "--dataset_name", NULL, trl_costs},
 	{{"hf-trainer", "options of a script around transformers' Trainer", "transformers 5.12, PEFT 0.18"},
-	 "hf-trainer", "plan.sh", fill_trainer, emit_options, NULL, "# ", "gpus nodes allocator objective " HOST,
+	 "hf-trainer", "plan.sh", fill_trainer, emit_options, NULL, "# ", "gpus nodes allocator " HOST,
 	 "the script and its data", NULL, liger_costs},
 	{{"python", "keyword arguments: from_pretrained, LoraConfig, SFTConfig", "TRL 1.10, PEFT 0.18"},
 	 "python", "plan.py", fill_python, emit_keywords, NULL, "# ", "gpus nodes allocator " HOST,
 	 "the data set, and a trainer that takes these", NULL, liger_costs},
 	{{"accelerate", "accelerate's YAML (accelerate launch --config_file FILE)", "accelerate 1.10"},
 	 "accelerate", "plan.yaml", fill_accelerate, emit_yaml, NULL, "# ",
-	 "micro-batch grad-accum seq-len packing precision attn grad-ckpt optimizer loss liger-kernels lora-r lora-targets "
+	 TRAINERS "micro-batch grad-accum seq-len packing precision attn grad-ckpt optimizer loss liger-kernels lora-r lora-targets "
 	 "lora-dropout base-weights allocator objective use-reentrant offload-optimizer kbit-prepare double-quant "
 	 "autocast-adapter-dtype reduce-bucket-size max-live-parameters prefetch-bucket-size param-persistence-threshold "
 	 "sub-group-size " HOST, NULL, NULL, NULL},
 	{{"deepspeed", "DeepSpeed's JSON", "DeepSpeed 0.17"},
 	 "deepspeed", "plan.json", fill_deepspeed, emit_json, NULL, NULL,
-	 "gpus nodes seq-len packing attn grad-ckpt optimizer loss liger-kernels lora-r lora-targets lora-dropout base-weights "
+	 TRAINERS "gpus nodes seq-len packing attn grad-ckpt optimizer loss liger-kernels lora-r lora-targets lora-dropout base-weights "
 	 "allocator objective use-reentrant kbit-prepare double-quant autocast-adapter-dtype " HOST, NULL, NULL, NULL},
 	{{"axolotl", "axolotl's YAML", "axolotl 0.12"},
 	 "axolotl", "plan.yaml", fill_axolotl, write_axolotl, NULL, "# ", "gpus nodes allocator " HOST,
@@ -119,7 +123,7 @@ const struct emit_target emit_targets[] = {
 	 "paths of the checkpoint and its tokenizer, where they are not the config's", NULL, tune_costs},
 	{{"torchtitan", "torchtitan's TOML", "torchtitan 238fa99"},
 	 "torchtitan", "plan.toml", fill_torchtitan, emit_toml, NULL, "# ",
-	 "gpus nodes allocator attn objective grad-accum " HOST,
+	 "gpus nodes allocator attn grad-accum " HOST,
 	 "[model] name, flavor and hf_assets_path, [training] dataset", NULL, titan_costs},
 	{{"litgpt", "litgpt's YAML (litgpt finetune_lora --config FILE)", "litgpt 0.5"},
 	 "litgpt", "plan.yaml", fill_litgpt, write_litgpt, NULL, "# ", "grad-accum allocator " HOST,
@@ -128,7 +132,7 @@ const struct emit_target emit_targets[] = {
 	 "llm-foundry", "plan.yaml", fill_llm_foundry, write_llm_foundry, NULL, "# ", "gpus nodes grad-accum " HOST,
 	 "train_loader.dataset, eval_loader, scheduler, max_duration", NULL, foundry_costs},
 	{{"megatron", "Megatron-LM's arguments", "Megatron-LM core 0.14"},
-	 "megatron-lm", "plan.sh", fill_megatron, write_megatron, NULL, "# ", "gpus nodes allocator objective grad-accum " HOST,
+	 "megatron-lm", "plan.sh", fill_megatron, write_megatron, NULL, "# ", "gpus nodes allocator grad-accum " HOST,
 	 "the architecture (--num-layers, --hidden-size, ...), tokenizer and data",
 	 "--data-path in place of --mock-data, --lr and --train-iters as they should be; --rotary-base and its scaling where "
 	 "they are not the model's", megatron_costs},

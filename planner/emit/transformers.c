@@ -121,6 +121,8 @@ void training_arguments(struct emission *e)
 		emit_rows(e, "", "hf-trainer", "neftune_noise_alpha");
 	if (emit_is(e, "evaluates", "no"))
 		emit_set(e, "eval_strategy", "no");
+	else if (!emit_is(e, "eval-batch", "8"))
+		emit_rows(e, "", "hf-trainer", "per_device_eval_batch_size");
 	emit_rows(e, "", "hf-trainer", "dataloader_num_workers save_total_limit");
 	training_engine(e);
 }
@@ -218,7 +220,7 @@ static void liger_config(struct emission *e)
 	const bool all = emit_is(e, "liger-kernels", "all"), norm = all || emit_is(e, "liger-kernels", "norm"),
 		   glu = all || emit_is(e, "liger-kernels", "glu"), fused = emit_is(e, "loss", "fused");
 
-	if ((!norm && !glu) || (all && fused))
+	if (all ? fused : !norm && !glu && !fused)
 		return;
 	if (!fused)
 		emit_set(e, "use_liger_kernel", "true");

@@ -87,6 +87,9 @@ static void compare(const char *file, const struct emit_target *t, const struct 
 		/* "auto" asks for whatever the framework does, "unsaid" for nothing */
 		if (!strcmp(x, y) || (k->kind == OOM_OPTION_CHOICE && (!strcmp(x, "auto") || !strcmp(x, "unsaid"))))
 			continue;
+		/* a run that never evaluates needs no more */
+		if (!strncmp(k->name, "eval-", 5) && (a.evaluates == OOM_EVALUATES_NO || b.evaluates == OOM_EVALUATES_NO))
+			continue;
 		if (emit_is_aside(k->name) || among(t->elsewhere, k->name) || named(e, k->name) ||
 		    emit_spares(t, k->name, x, y))
 			continue;
@@ -100,6 +103,17 @@ static const struct {
 	const char *format, *loss, *why;
 } beyond[] = {
 	{"trl", "--objective distill", "TRL's GKD and GOLD have no command and no key of their own"},
+	{"trl", "--objective grpo", "the arguments of trl/scripts, where no command names them"},
+	{"trl", "--seq-len", "TRL's prompts are as long as their data's"},
+	{"python", "--seq-len", "the same"},
+	{"ms-swift", "--seq-len", "what a file leaves to the model is priced as 1024 tokens"},
+	{"trl", "--packed-weights", "an option of fms-hf-tuning's script"},
+	{"hf-trainer", "--objective", "the script's, which options do not name"},
+	{"hf-trainer", "--task", "the same"},
+	{"megatron", "--objective grpo", "train_rl.py's, which its arguments do not name"},
+	{"torchtitan", "--objective grpo", "a program of its own"},
+	{"torchtitan", "--eval-batch", "of validations, whose rhythm no plan has"},
+	{"torchtune", "--eval-batch", "the same"},
 	{"trl", "--objective orpo", "no command of TRL's starts it, and ORPOConfig has no key of its own"},
 	{"trl", "--loss plain", "the loss of those and of online DPO, whose trainers a file does not name"},
 	{"trl", "--packing", "open-instruct packs pairs, TRL does not"},
