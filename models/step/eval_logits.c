@@ -1,9 +1,11 @@
-/* An evaluation that keeps its logits for metrics: how large they are, and how they pile up before they go to the host. */
+/* An evaluation that keeps its logits for metrics: how large they are, what else the model returns, and how it all piles up
+ * before it goes to the host. */
 #include <string.h>
 
 #include "config/arch.h"
 #include "step/objectives.h"
 #include "step/phases.h"
+#include "step/program.h"
 
 uint64_t oom_eval_logits(const struct oom_arch *a, const struct oom_plan *p, uint64_t b, uint64_t s,
 			 uint64_t tgt)
@@ -14,6 +16,26 @@ uint64_t oom_eval_logits(const struct oom_arch *a, const struct oom_plan *p, uin
 	if (task == OOM_TASK_SEQ_CLS || task == OOM_TASK_IMAGE_CLS)
 		return b * oom_labels_of(p, a) * bytes;
 	return b * (task == OOM_TASK_SEQ2SEQ ? tgt : s) * oom_vocab_of(p, a) * bytes;
+}
+
+/* transformers trainer.py prediction_step keeps outputs[1:] but for past_key_values: an encoder's last hidden states, too, of
+ * Seq2SeqLMOutput.  accelerate makes all of it fp32 under autocast; Mamba's logits are fp32 anyway (modeling_mamba.py). */
+uint64_t oom_eval_outputs(const struct oom_tape *t, const struct oom_arch *a, const struct oom_plan *p, uint64_t b, uint64_t s,
+			  uint64_t tgt)
+{
+	const bool half = p->precision == OOM_BF16 || p->precision == OOM_FP16;
+	uint64_t mono[OOM_MAX_MONOS], sum = t->evaluated_logits ? 0 : oom_eval_logits(a, p, b, s, tgt), one;
+
+	oom_monos_eval(t, b, s, tgt, mono);
+	for (size_t i = 0; i < t->n_evaluated; i++) {
+		const struct oom_val *x = &t->evaluated[i];
+		const uint64_t bytes = half ? oom_dtype_bytes((enum oom_dtype)x->dt) : 4;
+
+		if (__builtin_mul_overflow(mono[x->mono], x->width * bytes, &one) || one > OOM_ROW_LIMIT)
+			one = OOM_ROW_LIMIT;
+		sum += one;
+	}
+	return sum;
 }
 
 void oom_pile_up(const struct oom_schedule *s, struct oom_eval *out, uint64_t n, uint64_t one,

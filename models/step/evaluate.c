@@ -73,7 +73,7 @@ static void alike(const struct oom_variant *v, const struct oom_model *model,
 	oom_read_phases(s, v, size, out, alive);
 	if (p->eval_accumulation)
 		oom_pile_up(s, out, (uint64_t)p->eval_accumulation,
-			    oom_eval_logits(&model->arch, p, b, seq, tgt), alive);
+			    oom_eval_outputs(v->tape, &model->arch, p, b, seq, tgt), alive);
 }
 
 /* Activations that went to the host: what the plain recording's forward leaves more than this

@@ -1,6 +1,8 @@
 /* Calling models: what they return, in which type, and what lies beside the trained one for it. */
 #include "step/model_calls.h"
 
+#include <string.h>
+
 #include "blocks/blocks.h"
 #include "blocks/tokens.h"
 #include "families/model.h"
@@ -19,6 +21,16 @@ static void give_or_keep(struct oom_tape *t, size_t i, struct oom_val full)
 	oom_drop(t, full);
 }
 
+/* What an evaluation's loop could keep for metrics: whatever the trained model returns beside the loss. */
+static void note_evaluated(struct oom_tape *t)
+{
+	if (t->stream != OOM_STREAM_EVAL || t->beside.running || t->no_labels)
+		return;
+	t->evaluated_logits = t->logits_at >= 0;
+	t->n_evaluated = t->n_outputs;
+	memcpy(t->evaluated, t->outputs, t->n_outputs * sizeof(t->outputs[0]));
+}
+
 /* The model returns: all but the loss is given up, converted to fp32 all together before by
  * accelerate's wrapper (accelerate/utils/operations.py, ConvertOutputsToFp32).  The logits stay if
  * they are wanted. */
@@ -32,6 +44,7 @@ static struct oom_called returned(struct oom_tape *t, struct oom_val loss, bool 
 	if (oom_plan_attended(t->plan) && !t->joined && !t->beside.running)
 		oom_tape_fail(t, OOM_ERR_INVALID, "peft-type: trained keys and values are not modelled for %s", t->arch->model_type);
 	oom_prefix_leave(t);
+	note_evaluated(t);
 	/* accelerate wraps the converter around autocast (accelerator.py prepare_model): the copies of weights are gone by then */
 	if (oom_loop_of(t->plan) != OOM_LOOP_PLAIN)
 		oom_amp_leave(t);

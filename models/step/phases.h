@@ -23,6 +23,9 @@ void oom_read_phases(const struct oom_schedule *s, const struct oom_variant *v,
  * fp32. */
 uint64_t oom_eval_logits(const struct oom_arch *a, const struct oom_plan *plan, uint64_t b,
 			 uint64_t s, uint64_t tgt);
+/* The same with all else that the model returns beside its loss (t: the step's recording). */
+uint64_t oom_eval_outputs(const struct oom_tape *t, const struct oom_arch *a, const struct oom_plan *plan,
+			  uint64_t b, uint64_t s, uint64_t tgt);
 /* n batches' logits (one each) pile up before they go to the host: the last batch meets n - 1 of
  * them, and torch.cat then copies the pile while it and the newest are alive (trainer.py
  * evaluation_loop, trainer_pt_utils.py nested_concat).  The first evaluation comes after training

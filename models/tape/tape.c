@@ -78,7 +78,8 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->grad = t->train = true;
 	t->warning = NULL;
 	t->side = oom_none();
-	t->n_outputs = 0;
+	t->n_outputs = t->n_evaluated = 0;
+	t->evaluated_logits = false;
 	t->kept.n = t->kept.at = t->kept.end = t->cached.n = 0;
 	t->prefix = oom_none();
 	t->routed = (struct oom_routed){.row = t->routed.row, .cap = t->routed.cap, .first = -1};

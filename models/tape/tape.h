@@ -178,6 +178,10 @@ struct oom_tape {
 	/* what the model returns beside the loss, given up once it has returned (oom_returns) */
 	struct oom_val outputs[OOM_MAX_RETURNED];
 	size_t n_outputs;
+	/* of the trained model's evaluation: their sizes and types; logits_at is its own there */
+	struct oom_val evaluated[OOM_MAX_RETURNED];
+	size_t n_evaluated;
+	bool evaluated_logits;
 	bool depth_asked;               /* a family has asked for the depth: num-layers has a meaning */
 	/* a second result of the layer just run (attention weights), owned by whoever takes it */
 	struct oom_val side;
