@@ -115,6 +115,11 @@ static bool stepped(const struct oom_param *p)
 	return p->trainable && p->grad >= 0;
 }
 
+static bool in_place(const struct oom_param *p)
+{
+	return stepped(p) && !p->first;
+}
+
 /* Norms without a bias (RMS norms) are registered after a layer's other modules, whenever they run
  * (modeling_llama.py): they are stepped when the layer's other tensors have been. */
 static bool late(const struct oom_stepped *s, size_t i)
@@ -129,12 +134,12 @@ static bool late(const struct oom_stepped *s, size_t i)
 static size_t within(const struct oom_stepped *s, size_t i, uint32_t unit, bool is_late)
 {
 	for (; i < s->n && s->p[i].unit == unit; i++)
-		if (stepped(&s->p[i]) && late(s, i) == is_late)
+		if (in_place(&s->p[i]) && late(s, i) == is_late)
 			return i;
 	return s->n;
 }
 
-static size_t next_registered(const struct oom_stepped *s, size_t after)
+static size_t next_in_place(const struct oom_stepped *s, size_t after)
 {
 	size_t i = after == SIZE_MAX ? 0 : after + 1, from = after, found;
 
@@ -151,7 +156,7 @@ static size_t next_registered(const struct oom_stepped *s, size_t after)
 		while (i < s->n && s->p[i].unit == unit)
 			i++;
 	}
-	while (i < s->n && !s->p[i].unit && !stepped(&s->p[i]))
+	while (i < s->n && !s->p[i].unit && !in_place(&s->p[i]))
 		i++;
 	if (i == s->n || !s->p[i].unit)
 		return i;
@@ -161,7 +166,32 @@ static size_t next_registered(const struct oom_stepped *s, size_t after)
 		return found;
 	for (from = i; i < s->n && s->p[i].unit == s->p[from].unit; i++)
 		;
-	return i < s->n ? next_registered(s, i - 1) : i;
+	return i < s->n ? next_in_place(s, i - 1) : i;
+}
+
+/* What the class makes before the rest, whenever it runs: the next of these, s->n when there is none. */
+static size_t next_first(const struct oom_stepped *s, size_t after)
+{
+	const unsigned was = after == SIZE_MAX ? 0 : s->p[after].first;
+	size_t found = s->n;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (stepped(&s->p[i]) && (s->p[i].first > was || (was && s->p[i].first == was && i > after)) &&
+		    (found == s->n || s->p[i].first < s->p[found].first))
+			found = i;
+	return found;
+}
+
+static size_t next_registered(const struct oom_stepped *s, size_t after)
+{
+	if (after == SIZE_MAX || s->p[after].first) {
+		const size_t i = next_first(s, after);
+
+		if (i < s->n)
+			return i;
+		after = SIZE_MAX;
+	}
+	return next_in_place(s, after);
 }
 
 /* Norms and biases do not decay, other vectors do (transformers trainer.py get_decay_parameter_names: nn.LayerNorm, and what is

@@ -71,6 +71,18 @@ void oom_param_stacked(struct oom_tape *t, struct oom_val p, uint64_t mid)
 		t->params[-2 - p.node].mid = (uint32_t)mid;
 }
 
+void oom_param_first(struct oom_tape *t, struct oom_val p, uint8_t order)
+{
+	if (p.node <= -2)
+		t->params[-2 - p.node].first = order;
+}
+
+void oom_params_first(struct oom_tape *t, size_t from, uint8_t order)
+{
+	for (size_t i = from; i < t->cursor; i++)
+		t->params[i].first = order;
+}
+
 void oom_buffer(struct oom_tape *t, uint64_t elems, enum oom_dtype dt)
 {
 	uint64_t n = elems * oom_dtype_bytes(dt);

@@ -124,6 +124,7 @@ struct oom_param {
 	uint32_t unit;          /* 1 + the layer it belongs to; 0: none */
 	int32_t number;         /* selection.layer when it was made */
 	uint8_t part;           /* and selection.part */
+	uint8_t first;          /* registered before the rest of its model, in this order; 0: where it is recorded */
 	/* while recording */
 	int32_t grad;           /* row, or -1 */
 	uint16_t edges, got;    /* nodes that use it, and those whose gradient has come */

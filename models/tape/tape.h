@@ -324,6 +324,10 @@ bool oom_selection_frozen_part(const struct oom_tape *t);
 /* Says that the matrix p is a stack of matrices of `mid` rows (experts): what factored
  * optimizers need. */
 void oom_param_stacked(struct oom_tape *t, struct oom_val p, uint64_t mid);
+/* The class makes parameter p before what it runs earlier, and optimizers step it first: 1 is before 2, before all others. */
+void oom_param_first(struct oom_tape *t, struct oom_val p, uint8_t order);
+/* The same of those recorded from `from` on (a cursor) until now. */
+void oom_params_first(struct oom_tape *t, size_t from, uint8_t order);
 /* A persistent buffer of the model (rotary frequencies, position ids). */
 void oom_buffer(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
 

@@ -136,6 +136,34 @@ static void norms_are_stepped_last(void **state)
 	assert_int_equal(oom_next_stepped(&s, 3), 4);
 }
 
+/* What a class registers before its body (XLM-R's head, and with it the table that both share) is stepped before it, whenever
+ * it is recorded: table 2, head 1. */
+static void what_is_first_is_stepped_first(void **state)
+{
+	struct oom_param p[5] = {table, matrix, bias, matrix, bias};
+	struct oom_stepped s = {p, 5, false, true, false};
+	static const size_t order[] = {3, 4, 0, 1, 2, 5}, groups[] = {3, 0, 1, 4, 2, 5};
+	size_t at = SIZE_MAX;
+
+	(void)state;
+	for (size_t i = 0; i < 5; i++)
+		p[i].grad = 0;
+	p[3].unit = p[4].unit = 0;
+	p[2].flags = p[4].flags = OOM_P_NORM;
+	p[0].first = 2;
+	p[3].first = p[4].first = 1;
+	for (size_t i = 0; i < 6; i++) {
+		at = oom_next_stepped(&s, at);
+		assert_int_equal(at, order[i]);
+	}
+	s.groups = true;
+	at = SIZE_MAX;
+	for (size_t i = 0; i < 6; i++) {
+		at = oom_next_stepped(&s, at);
+		assert_int_equal(at, groups[i]);
+	}
+}
+
 /* A Trainer's: what decays, then norms and biases, so that the table follows a matrix, whose update is still there. */
 static void groups_are_stepped_in_turn(void **state)
 {
@@ -198,7 +226,8 @@ int main(void)
 		cmocka_unit_test(states_of_one_tensor),
 		cmocka_unit_test(which_keep_what),
 		cmocka_unit_test(sums_and_temporaries),
-		cmocka_unit_test(norms_are_stepped_last), cmocka_unit_test(groups_are_stepped_in_turn),
+		cmocka_unit_test(norms_are_stepped_last), cmocka_unit_test(what_is_first_is_stepped_first),
+		cmocka_unit_test(groups_are_stepped_in_turn),
 		cmocka_unit_test(a_sink_counts_blocks),
 	};
 

@@ -222,6 +222,7 @@ static struct oom_val bert_head(struct oom_tape *t, const struct oom_arch *a, st
 				  .spare_bias = !kind->no_spare_bias,
 				  .owner = kind->head, .norm = kind->head_norm};
 	struct oom_frame outputs = {.t = t};
+	const size_t from = t->cursor;
 
 	if (kind->attention == BERT_WINDOW)
 		t->warning = t->task == OOM_TASK_SEQ_CLS ?
@@ -238,7 +239,13 @@ static struct oom_val bert_head(struct oom_tape *t, const struct oom_arch *a, st
 								    .dropout = a->classifier_dropout}, x));
 	if (kind->idle_pooler)
 		oom_name(&outputs, oom_idle_pooler(t, a, x));
-	return oom_leave(&outputs, oom_mlm_loss(t, a, &m, x, word));
+	x = oom_mlm_loss(t, a, &m, x, word);
+	if (kind->head_first) {
+		oom_params_first(t, from, 1);
+		if (a->tie)
+			oom_param_first(t, word, 2);
+	}
+	return oom_leave(&outputs, x);
 }
 
 /* Longformer's model pads to whole windows what it is given, BigBird's to whole blocks, and cuts

@@ -97,6 +97,8 @@ static void bert_parse(struct oom_arch *a)
 	.ids_positions = true, .cls = BERT_CLS_TANH, .gelu_heads = true, .head = "lm_head", .head_norm = "layer_norm"
 static const struct bert_kind bert = {0};
 static const struct bert_kind roberta = {ROBERTA};
+/* modeling_xlm_roberta.py, modeling_camembert.py XLMRobertaForMaskedLM: self.lm_head stands above self.roberta */
+static const struct bert_kind xlm_roberta = {ROBERTA, .head_first = true};
 static const struct bert_kind roberta_prelayernorm = {ROBERTA, .pre_norm = true};
 static const struct bert_kind xlm_roberta_xl = {ROBERTA,
 						.pre_norm = true,
@@ -169,7 +171,7 @@ static const struct bert_kind nystromformer = {.shown_types = true, .written_out
 					       .more_positions = true};
 
 static const struct oom_family_type types[] = {
-	{"bert", &bert}, {"roberta", &roberta}, {"xlm-roberta", &roberta}, {"camembert", &roberta},
+	{"bert", &bert}, {"roberta", &roberta}, {"xlm-roberta", &xlm_roberta}, {"camembert", &xlm_roberta},
 	{"data2vec-text", &roberta}, {"electra", &electra},
 	{"roberta-prelayernorm", &roberta_prelayernorm}, {"xlm-roberta-xl", &xlm_roberta_xl},
 	{"ernie", &ernie}, {"roc_bert", &roc_bert}, {"bert-generation", &bert_generation},

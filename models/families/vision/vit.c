@@ -192,6 +192,7 @@ static struct oom_val vit_embeddings(struct oom_tape *t, const struct oom_arch *
 	const struct oom_dim h = D(a->d_model);
 	struct oom_map m = oom_pixels(t, a);
 	struct oom_val token[2], pos, x, tokens, inserted = oom_none();
+	const size_t from = t->cursor;
 
 	t->scope = "embeddings";
 	for (uint64_t i = 0; i < kind->extra_tokens; i++)
@@ -200,6 +201,7 @@ static struct oom_val vit_embeddings(struct oom_tape *t, const struct oom_arch *
 		oom_param(t, "mask_token", 1, a->d_model, OOM_P_UNUSED);
 	if (registers)
 		inserted = oom_param(t, "register_tokens", registers, a->d_model, 0);
+	oom_params_first(t, from, 1);   /* parameters of the module itself, before those of its patch_embeddings */
 	m = oom_conv2d(t, "projection", m,
 		       &(struct oom_conv){.out = a->d_model, .kernel = a->patch, .stride = a->patch,
 					  .bias = true});
@@ -209,6 +211,7 @@ static struct oom_val vit_embeddings(struct oom_tape *t, const struct oom_arch *
 	l->m_tokens = oom_tokens_of(t, *n);
 	l->m_len = oom_length_of(t, *n);
 	pos = oom_param_tokens(t, "position_embeddings", *n, a->d_model);
+	oom_param_first(t, pos, 1);
 	x = oom_input_grads(t, oom_map_tokens(t, m));
 	if (kind->extra_tokens) {
 		tokens = oom_op_expand(t, token[0], t->m_b, h);
