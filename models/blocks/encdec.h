@@ -10,7 +10,7 @@
 enum oom_encdec_kernel {
 	OOM_ED_ASKED,           /* as the plan asks */
 	OOM_ED_MATMUL,          /* with matmul, whatever the plan asks for */
-	OOM_ED_BMM,             /* with bmm, whatever the plan asks for (TrOCR, SpeechT5) */
+	OOM_ED_BMM,             /* with bmm, whatever the plan asks for (TrOCR, SpeechT5, MVP) */
 	/* queries scaled, then q, k and v copied into heads; keys without bias (Whisper) */
 	OOM_ED_CONTIGUOUS,
 };

@@ -11,7 +11,7 @@
 static const struct bart_kind
 	bart = {.layer.clamp = true, .embed_norm = true, .offset = true, .logit_bias = true,
 		.row = true},
-	mvp = {.layer.clamp = true, .embed_norm = true, .offset = true, .logit_bias = true, .prompts = true},
+	mvp = {.layer.kernel = OOM_ED_BMM, .layer.clamp = true, .embed_norm = true, .offset = true, .logit_bias = true, .prompts = true},
 	mbart = {PRE_CLAMP, .names_ones = true, .embed_norm = true, .offset = true, .logit_bias = true, .row = true},
 	pegasus = {PRE_CLAMP, .names_ones = true, .sinusoidal = true, .logit_bias = true},
 	marian = {.layer.clamp = true, .names_ones = true, .sinusoidal = true, .logit_bias = true},
