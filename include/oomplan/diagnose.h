@@ -159,6 +159,7 @@ struct oom_crash {
 	bool windows;                           /* the paths in the text are those of Windows */
 	/* all cards of its size that its caller knows are older than Ampere; the decoder leaves it false */
 	bool before_bf16;
+	bool old_card;                          /* the cards that the text names are all older than Ampere */
 	bool several;                           /* models are loaded one after the other, or beside one another */
 	bool stepped;                           /* a training's bar has counted two steps and more: what it holds throughout fits */
 	bool notebook;                          /* the code ran in a notebook's cells */

@@ -178,6 +178,12 @@ char *oom_evidence_slot(struct oom_crash_answer *a);
 /* evidence_sizes.c */
 void oom_observe_shape(const struct oom_crash *c, struct oom_crash_answer *a);
 void oom_observe_parameters(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a);
+/* size.c: the rows of logits that a request is exactly, by the length and the batch that the run was told and its family's
+ * vocabulary, and the bytes of each number; 0: it is not.  And c->part by that, where nothing else shows it. */
+double oom_logits_rows(const struct oom_crash *c, unsigned *each);
+void oom_part_by_size(struct oom_crash *c);
+/* fixes.c: it is for want of memory in a training that has run for some steps, and its samples have lengths. */
+bool oom_after_steps(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause);
 /* fixes_open.c: of a size that no batch grows to by itself */
 bool oom_one_is_large(const struct oom_crash *c);
 /* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */

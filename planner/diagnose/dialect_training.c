@@ -167,6 +167,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(SCORES) = "--attn_impl flash_attn: no matrix of length x length",
 	  L(RECOMPUTE) = "--gradient_checkpointing true (on by default), --vit_gradient_checkpointing true for what sees",
 	  L(LENGTH) = "--max_length lower, --max_pixels lower (this changes what is learnt)",
+	  L(PIXELS) = "MAX_PIXELS=602112 before swift, or --max_pixels (VIDEO_MAX_PIXELS and FPS_MAX_FRAMES of video): tokens, and the attention of what sees them, grow with the pixels",
 	  L(SHARD) = "--deepspeed zero3 (zero3_offload)",
 	  L(ADAPTER) = "--tuner_type lora with --quant_method bnb --quant_bits 4 (this changes what is learnt)",
 	  L(MERGE) = "--device_map cpu with swift export --merge_lora true: merging needs no GPU",

@@ -89,8 +89,9 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 			 parameters / 1e9, parameters * 2 / gib, parameters * 4 / gib, copies);
 	else if (oom_weights_too_large(c, work) && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
-			 "not hold them, whatever the batch%s", parameters / 1e9, each,
-			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib, each > 4 ? ", if all are trained" : "");
+			 "not hold them, whatever the batch%s; divided, they fill %.0f such cards", parameters / 1e9, each,
+			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib, each > 4 ? ", if all are trained" : "",
+			 ceil(parameters * each / total));
 }
 
 /* "already set: gradient checkpointing, a batch of one" */
@@ -223,6 +224,15 @@ static void beyond_host(const struct oom_crash *c, enum oom_cause cause, struct 
 			 tried / left);
 }
 
+/* A bar has counted steps before it: what lies there throughout fits, and what differs is the batch. */
+static void after_steps(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	char *const out = oom_after_steps(c, work, cause) ? oom_evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "steps went through before it: weights, gradients and states fit; this batch was larger (its longest sample), or something is kept from step to step");
+}
+
 /* What lies on a device beside PyTorch's tensors: a Mac's other buffers, a small card's context. */
 static void beside_tensors(const struct oom_crash *c, struct oom_crash_answer *a)
 {
@@ -321,6 +331,7 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 	by_counts(c, a);
 	another_card(c, a);
 	of_request(c, cause, a);
+	after_steps(c, work, cause, a);
 	oom_observe_parameters(c, work, a);
 	outside(c, cause, a);
 	listed_others(c, cause, a);

@@ -41,10 +41,17 @@ static void tokens(const struct oom_crash *c, struct oom_crash_answer *a)
 	const double vocabulary = (double)c->vocabulary, tried = (double)c->bytes[OOM_CRASH_TRIED], rows = vocabulary > 0 ? tried / 4 / vocabulary : 0,
 		     batch = oom_told(c, "per_device_train_batch_size");
 	const size_t size = sizeof(a->evidence[0]);
+	const struct oom_crash_told *const length = oom_told_first(c, OOM_ABOUT_LENGTH);
 	char *out, each[60] = "";
+	unsigned bytes;
 
 	if (c->part != OOM_PART_LOGITS || rows < 256 || rows > 4e6 || !(out = oom_evidence_slot(a)))
 		return;
+	if (oom_logits_rows(c, &bytes) > 0) {
+		snprintf(out, size, "%.0f x %s %.0f x %" PRIu64 " words of the vocabulary, by the model's name, x %u bytes = %.2f GiB: the request is these logits, as long as the run allows",
+			 oom_logits_rows(c, &bytes) / length->value, length->name, length->value, c->vocabulary, bytes, tried / 1073741824);
+		return;
+	}
 	if (batch > 1)
 		snprintf(each, sizeof(each), ", %.0f of each of the batch's %.0f", rows / batch, batch);
 	snprintf(out, size, "with %" PRIu64 " words in the vocabulary, by the model's name, it is the fp32 logits of about %.0f tokens%s (of 16 bits: twice as many)",

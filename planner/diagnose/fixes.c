@@ -56,6 +56,12 @@ static const char *if_it_was(const struct oom_asked *q, enum oom_lever l)
 									 "";
 }
 
+bool oom_after_steps(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause)
+{
+	return cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && c->stepped && c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH) &&
+	       (c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_TRAIN_STEP) && !oom_lever_is_set(c, OOM_LEVER_LONGEST);
+}
+
 enum { ENOUGH = 4 };
 
 /* The levers of q, but for what divides a training among cards: last where the text shows one card alone, among the first
@@ -94,6 +100,9 @@ static uint64_t fix_by_levers(const struct oom_asked *q, struct oom_crash_answer
 	uint64_t told_already = 0;
 
 	in_order(q, levers);
+	/* of a batch of one what is left is how long it is */
+	if (oom_after_steps(c, q->work, q->cause) && oom_lever_is_set(c, OOM_LEVER_BATCH))
+		add(c, a, "", OOM_LEVER_LONGEST);
 	for (size_t i = 0; i < OOM_MAX_LEVERS && levers[i]; i++) {
 		const enum oom_lever l = levers[i];
 
@@ -114,6 +123,8 @@ static uint64_t fix_by_levers(const struct oom_asked *q, struct oom_crash_answer
 			add(c, a, if_it_was(q, l), oom_fix_instead(c, q->cause, l));
 		if (l == OOM_LEVER_FRAGMENT && of_what)
 			add(c, a, "", of_what);
+		if (l == OOM_LEVER_BATCH && oom_after_steps(c, q->work, q->cause))
+			add(c, a, "", OOM_LEVER_LONGEST);
 	}
 	if (behind && q->cause == OOM_CAUSE_FRAGMENTATION)
 		add(c, a, "", oom_fix_instead(c, q->cause, OOM_LEVER_FRAGMENT));
@@ -198,7 +209,7 @@ static void fix_what_remains(const struct oom_asked *q, struct oom_crash_answer 
 		add(c, a, "", OOM_LEVER_MORE);
 	/* nothing left to halve: what remains changes what is learnt */
 	if (work == OOM_WORK_TRAINING && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c) || long_by_its_own(c))) ||
-					  (cause == OOM_CAUSE_FRAGMENTATION && oom_lever_is_set(c, OOM_LEVER_BATCH) && oom_told_first(c, OOM_ABOUT_LENGTH))))
+					  (cause == OOM_CAUSE_FRAGMENTATION && (oom_lever_is_set(c, OOM_LEVER_BATCH) || c->stepped || long_by_its_own(c)) && oom_told_first(c, OOM_ABOUT_LENGTH))))
 		add(c, a, "", OOM_LEVER_LENGTH);
 	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !oom_lever_is_set(c, OOM_LEVER_QUANT)) {
 		if (oom_lever_is_set(c, OOM_LEVER_ADAPTER))
@@ -265,6 +276,9 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	}
 	told_already = oom_fixes_of_text(&q, a);
 	told_already |= fix_by_levers(&q, a);
+	/* levers that follow from them are not named: that they are seen is said */
+	if (q.of_memory && work == OOM_WORK_TRAINING)
+		told_already |= c->set & (OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_QUANT));
 	if (cause == OOM_CAUSE_HOST_RAM && !c->unified)
 		oom_fixes_host_behind(c, a);
 	if (of_memory_leaks(&q))

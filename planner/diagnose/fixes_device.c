@@ -31,7 +31,7 @@ static void of_device(const char *device, char *text, size_t size)
 
 /* bfloat16 is computed from compute capability 8.0 on (CUDA programming guide, arithmetic instructions); options have the
  * same name for float16 but for Lightning's. */
-static void of_old_card(char *text, size_t size)
+static void of_old_card(const char *which, char *text, size_t size)
 {
 	static const struct {
 		const char *from, *to;
@@ -41,8 +41,11 @@ static void of_old_card(char *text, size_t size)
 		return;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		replace(text, size, words[i].from, words[i].to);
-	if (strlen(text) + 40 < size)
-		strcat(text, " (a card of that size has no bfloat16)");
+	if (strlen(text) + strlen(which) + 24 < size) {
+		strcat(text, " (");
+		strcat(text, which);
+		strcat(text, " has no bfloat16)");
+	}
 }
 
 void oom_fixes_on_device(const struct oom_crash *c, struct oom_crash_answer *a)
@@ -58,7 +61,7 @@ void oom_fixes_on_device(const struct oom_crash *c, struct oom_crash_answer *a)
 			of_device(device, a->fix[i], sizeof(a->fix[0]));
 		if (c->amd)
 			replace(a->fix[i], sizeof(a->fix[0]), "nvidia-smi", "rocm-smi");
-		if (c->before_bf16)
-			of_old_card(a->fix[i], sizeof(a->fix[0]));
+		if (c->old_card || c->before_bf16)
+			of_old_card(c->old_card ? "that card" : "a card of that size", a->fix[i], sizeof(a->fix[0]));
 	}
 }

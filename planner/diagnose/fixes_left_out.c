@@ -80,7 +80,7 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	    (oom_crash_work(c) == OOM_WORK_LOADING || oom_crash_work(c) == OOM_WORK_SETUP))
 		return true;
 	/* adapters have next to no states, and a base of 4 bits has little to shard */
-	if (l == OOM_LEVER_SHARD && (c->set & OOM_SET(OOM_LEVER_ADAPTER)) && (c->set & OOM_SET(OOM_LEVER_QUANT)) && work_trains(c))
+	if (l == OOM_LEVER_SHARD && (c->set & OOM_SET(OOM_LEVER_ADAPTER)) && ((c->set & OOM_SET(OOM_LEVER_QUANT)) || oom_told(c, "load_in_8bit") > 0) && work_trains(c))
 		return true;
 	if (l == OOM_LEVER_OPTIMIZER && (c->set & OOM_SET(OOM_LEVER_ADAPTER)))
 		return true;

@@ -8,7 +8,8 @@
 /* Images went through the model, or in a training are so large that one request is, or have a limit that the run was told. */
 static bool sees_at_work(const struct oom_crash *c, enum oom_crash_work work)
 {
-	const bool large = oom_dwarfs_the_rest(c) || oom_told_first(c, OOM_ABOUT_PIXELS);
+	const bool large = oom_dwarfs_the_rest(c) || oom_told_first(c, OOM_ABOUT_PIXELS) ||
+			   (c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL] / 16);
 
 	if (work == OOM_WORK_LOADING || work == OOM_WORK_SAVING || work == OOM_WORK_UNKNOWN || oom_lever_own(c, OOM_LEVER_TILE))
 		return false;

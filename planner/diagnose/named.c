@@ -85,18 +85,50 @@ static uint64_t words_of(const char *from, const char *to)
 	return 0;
 }
 
+/* Families whose names hold no number, in billions, or another than their weights' (their cards on the Hugging Face hub); the
+ * first row that the name holds. */
+static const struct {
+	const char *family;
+	double billions;
+} sizes[] = {
+	{"distill", 0}, {"mixtral-8x7b", 46.7}, {"mixtral-8x22b", 140.6}, {"deepseek-r1", 671}, {"deepseek-v3", 671}, {"deepseek-v2-lite", 15.7}, {"deepseek-v2", 236},
+	{"kimi-k2", 1000}, {"mistral-large", 123}, {"mistral-nemo", 12.2}, {"glm-4.5-air", 106}, {"glm-4.5v", 106}, {"glm-4.5", 355}, {"glm-4.6", 355}, {"phi-4-mini", 3.8},
+	{"phi-4", 14.7}, {"phi-3-mini", 3.8}, {"phi-3.5-mini", 3.8}, {"phi-3-medium", 14}, {"phi-2", 2.7}, {"gpt2-xl", 1.56}, {"flan-t5-xxl", 11.3}, {"flan-t5-xl", 2.85},
+	{"c4ai-command-r-plus", 104}, {"c4ai-command-r", 35}, {"dbrx", 132}, {"llama-4-scout", 109}, {"llama-4-maverick", 400}, {"minimax-m1", 456},
+};
+
+/* A family's size by a name in [from, to); 0: it is none of these. */
+static double family_size(const char *from, const char *to)
+{
+	char name[100];
+	const size_t n = (size_t)(to - from) < sizeof(name) ? (size_t)(to - from) : sizeof(name) - 1;
+
+	for (size_t i = 0; i < n; i++)
+		name[i] = (char)tolower((unsigned char)from[i]);
+	name[n] = 0;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (strstr(name, sizes[i].family))
+			return sizes[i].billions;
+	return 0;
+}
+
 /* The model named right behind a lead that ends at p. */
 static double behind(const char *p, const char *end, uint64_t *words)
 {
+	double n;
+
 	const char *to;
 
-	for (int n = 0; n < 6 && p < end && strchr(" =:\"'({,", *p); n++)
+	for (int i = 0; i < 6 && p < end && strchr(" =:\"'({,", *p); i++)
 		p++;
 	for (to = p; to < end && in_name(*to); to++)
 		;
 	if (!*words)
 		*words = words_of(p, to);
-	return to - p < 3 || is_quantised(p, to) ? 0 : billions(p, to);
+	if (to - p < 3 || is_quantised(p, to))
+		return 0;
+	n = family_size(p, to);
+	return n > 0 ? n : billions(p, to);
 }
 
 /* What people call the size of a model: "a 7B model", "(175B params)", "13B-parameter". */
@@ -159,13 +191,41 @@ static double spoken(const char *begin, const char *end, uint64_t *words)
 		while (to < end && in_name(*to))
 			to++;
 		n = strtod(from, NULL);
-		if (n < 0.4 || n > 700 || is_quantised(name, to))
+		if (n < 0.4 || n > 700)
+			continue;
+		/* fewer bits change no vocabulary */
+		if (!*words)
+			*words = words_of(name, to);
+		if (is_quantised(name, to))
 			continue;
 		if (only > 0 && fabs(only - n) > 0.01 * only)
 			return 0;
 		only = n;
-		if (!*words)
-			*words = words_of(name, to);
+	}
+	return only;
+}
+
+/* The one family that a text names without a size; 0: none, or several. */
+static double spoken_family(const char *begin, const char *end)
+{
+	double only = 0;
+
+	for (const char *p = begin; p < end; p++) {
+		const char *to = p;
+		double n;
+
+		if (!in_name(*p))
+			continue;
+		while (to < end && in_name(*to))
+			to++;
+		n = to - p < 80 && !is_quantised(p, to) ? family_size(p, to) : 0;
+		/* a path of a file is no model's name */
+		if (n > 0 && (size_t)(to - p) > 3 && memcmp(to - 3, ".py", 3)) {
+			if (only > 0 && fabs(only - n) > 0.01)
+				return 0;
+			only = n;
+		}
+		p = to - 1;
 	}
 	return only;
 }
@@ -211,6 +271,36 @@ static double card_said(const char *begin, const char *end)
 	return least;
 }
 
+/* Cards of the generations before compute capability 8.0, and of those from there on, as people call them. */
+static bool names_old_cards(const char *begin, const char *end)
+{
+	static const char *const old[] = {"T4", "V100", "P100", "P40", "K80", "M40", "1050", "1060", "1070", "1080", "1650", "1660", "2060", "2070", "2080", "2080Ti", "2080TI", "1080Ti", "1080TI"},
+				 *const newer[] = {"A100", "A800", "A40", "A10", "A10G", "A6000", "A5000", "A4000", "H100", "H800", "H200", "H20", "L4", "L40", "L40S", "L20", "3050", "3060", "3070", "3080", "3090",
+						   "4060", "4070", "4080", "4090", "5060", "5070", "5080", "5090", "B200", "B300", "Ampere", "Ada", "Hopper", "Blackwell", "MI210", "MI250", "MI300X"},
+				 /* before numbers that are names of cards alone */
+				 *const makes[] = {"GTX", "RTX", "GeForce", "NVIDIA", "Tesla", "TITAN"};
+	bool found = false;
+
+	for (const char *p = begin; p < end; p++) {
+		const char *to = p, *const near = p - begin > 10 ? p - 10 : begin;
+		bool made = !isdigit((unsigned char)*p);
+
+		if (!isalnum((unsigned char)*p))
+			continue;
+		while (to < end && isalnum((unsigned char)*to))
+			to++;
+		for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]) && !made; i++)
+			made = oom_text_find(near, p, makes[i]) != NULL;
+		for (size_t i = 0; i < sizeof(newer) / sizeof(newer[0]); i++)
+			if ((size_t)(to - p) == strlen(newer[i]) && !memcmp(p, newer[i], (size_t)(to - p)))
+				return false;
+		for (size_t i = 0; i < sizeof(old) / sizeof(old[0]) && made; i++)
+			found |= (size_t)(to - p) == strlen(old[i]) && !memcmp(p, old[i], (size_t)(to - p));
+		p = to - 1;
+	}
+	return found;
+}
+
 static unsigned cards_of(const struct oom_crash *c, const char *begin, const char *end)
 {
 	const double told = oom_told(c, "nproc_per_node");
@@ -246,6 +336,7 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 	c->parameters = c->vocabulary = 0;
 	c->cards = cards_of(c, begin, end);
 	c->card_said = card_said(begin, end);
+	c->old_card = names_old_cards(begin, end);
 	for (size_t i = 0; i < sizeof(leads) / sizeof(leads[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, leads[i])); p++) {
 			n = behind(p + strlen(leads[i]), end, &c->vocabulary);
@@ -258,6 +349,8 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 		}
 	/* who trains says what */
 	n = oom_runtime_is(c, OOM_RUNTIME_TORCH) && (c->trains || (c->set & OOM_SET(OOM_LEVER_ADAPTER))) ? spoken(begin, end, &c->vocabulary) : called(begin, end, &c->language);
+	if (n <= 0 && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+		n = spoken_family(begin, end);
 	if (n > 0) {
 		c->parameters = (uint64_t)llround(n * 1e9);
 		c->language = true;

@@ -185,7 +185,8 @@ static const char *value_of(const char *p, const char *end, bool dashed, char *o
 	}
 	if (!told && !dashed)
 		return NULL;
-	while (p < end && (*p == '"' || *p == '\'' || *p == '[') && told)
+	/* a group in quotes is one argument of a command */
+	while (p + 1 < end && (*p == '"' || *p == '\'' || *p == '[') && (told || (dashed && p[1] != '{')))
 		p++;
 	/* the next flag, or the line's end: this one stands alone */
 	if (!told && p < end && strchr("-\\\n", *p))
@@ -310,6 +311,22 @@ static bool any(const char *begin, const char *end, const char *const *marks)
 	return false;
 }
 
+/* "--nnodes=2": one process a node is not one process. */
+static bool several_nodes(const char *begin, const char *end)
+{
+	static const char name[] = "nnodes";
+
+	for (const char *p = begin; (p = oom_text_find(p, end, name)); p++) {
+		const char *v = p + strlen(name);
+
+		while (v < end && strchr(" =:\"'", *v))
+			v++;
+		if (v < end && (*v == '$' || strtol(v, NULL, 10) > 1))
+			return true;
+	}
+	return false;
+}
+
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)
 {
 	static const char *const dividers[] = {"zero2", "zero_2", "zero-2", "zero3", "zero_3", "zero-3", "_z2", "_z3", "ZeRO", "fsdp", "FSDP", "stage2", "stage3",
@@ -350,7 +367,11 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
 		c->engine &= !oom_text_find(begin, end, without[i]);
 	oom_decode_model_name(c, begin, end);
+	/* one process is all ranks: what would be divided is whole */
+	if (oom_told(c, "nproc_per_node") == 1 && c->cards <= 1 && c->rank <= 0 && !several_nodes(begin, end))
+		c->splits = c->sharded = false;
 	oom_told_printed(c, begin, end);
+	oom_part_by_size(c);
 	c->tried = oom_tried(begin, end);
 	c->notebook = oom_text_find(begin, end, "Cell In[") || oom_text_find(begin, end, "<ipython-input") || oom_text_find(begin, end, "/tmp/ipykernel_") ||
 		      oom_text_find(begin, end, "Input \x1b[") || oom_text_find(begin, end, "Input In [");

@@ -181,6 +181,12 @@ static bool alphabetic(char ch)
 	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z');
 }
 
+/* "to train a LoRA." */
+static bool ends_sentence(const char *p, const char *end)
+{
+	return *p == '.' && (p + 1 == end || isspace((unsigned char)p[1]));
+}
+
 /* "LoRA fine-tuning of a 7B model", "lora\xe5\xbe\xae\xe8\xb0\x83", "QLoRA": the word in somebody's sentence, where nothing
  * says that it is all weights that are trained. */
 static bool speaks_of_lora(const char *begin, const char *end)
@@ -198,7 +204,7 @@ static bool speaks_of_lora(const char *begin, const char *end)
 			const bool first = p == begin || !(alphabetic(p[-1]) || strchr("_-/.", p[-1])) || (p > begin && (p[-1] == 'q' || p[-1] == 'Q'));
 
 			/* an option or a name that holds it is read as one */
-			if (first && !(after < end && (alphabetic(*after) || strchr("_-/.=:(", *after))) &&
+			if (first && !(after < end && (alphabetic(*after) || (strchr("_-/.=:(", *after) && !ends_sentence(after, end)))) &&
 			    !any_in(against, COUNT(against), p - line > 14 ? p - 14 : line, oom_line_end(p, end) - p > 20 ? p + 20 : oom_line_end(p, end)) &&
 			    !oom_text_find(line, p, "Warning"))
 				return true;

@@ -1,6 +1,8 @@
 /* The batch that a log prints or that people write of, and whether a batch of one was tried and failed as well: then no
  * smaller one is left, whatever the command says. */
 #include <ctype.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tables.h"
@@ -132,6 +134,21 @@ static bool tried_one(const char *begin, const char *end)
 	return false;
 }
 
+/* "the batch size is one": as people write it, who have digits for every other. */
+static bool is_one_in_words(const char *size, const char *stop)
+{
+	static const char *const leads[] = {"size is one", "size of one", "size was one", "size: one", "size = one"};
+	const char *const from = size + strlen("atch ");
+
+	for (size_t i = 0; i < COUNT(leads); i++) {
+		const size_t n = strlen(leads[i]);
+
+		if ((size_t)(stop - from) >= n && !memcmp(from, leads[i], n) && !((size_t)(stop - from) > n && isalpha((unsigned char)from[n])))
+			return true;
+	}
+	return false;
+}
+
 /* "Instantaneous batch size per device = 8", "batch size: 16", "Training batch size is 188": a log's line, or what people
  * write; not that of all devices, and not an evaluation's. */
 static void printed_batch(struct oom_crash *c, const char *line, const char *size, const char *stop)
@@ -150,8 +167,24 @@ static void printed_batch(struct oom_crash *c, const char *line, const char *siz
 	for (n = 0; p + n < stop && n + 1 < sizeof(number) && isdigit((unsigned char)p[n]); n++)
 		number[n] = p[n];
 	number[n] = 0;
+	if (is_one_in_words(size, stop))
+		n = (size_t)snprintf(number, sizeof(number), "1");
 	if (n && !(!strcmp(number, "1") && helped_by(oom_sentence_begin(line, size), oom_sentence_end(size, stop, 1))))
 		oom_told_note(c, "batch size", "batch size", strlen("batch size"), number);
+}
+
+/* "warming up sampler with 1024 dummy requests": vLLM tries as many as it was allowed (gpu_model_runner.py). */
+static void printed_requests(struct oom_crash *c, const char *begin, const char *end)
+{
+	const char *const at = oom_text_find(begin, end, " dummy requests"), *p = at;
+	char number[16];
+
+	while (p && p > begin && isdigit((unsigned char)p[-1]))
+		p--;
+	if (p == at || at - p >= (ptrdiff_t)sizeof(number))
+		return;
+	snprintf(number, sizeof(number), "%.*s", (int)(at - p), p);
+	oom_told_note(c, "max_num_seqs", "max_num_seqs", strlen("max_num_seqs"), number);
 }
 
 void oom_told_printed(struct oom_crash *c, const char *begin, const char *end)
@@ -164,6 +197,7 @@ void oom_told_printed(struct oom_crash *c, const char *begin, const char *end)
 	for (size_t i = 0; i < sizeof(spelled) / sizeof(spelled[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, spelled[i])); p++)
 			printed_batch(c, oom_line_begin(begin, p), p, oom_line_end(p, end));
+	printed_requests(c, begin, end);
 	if (tried_one(begin, end)) {
 		c->set |= OOM_SET(OOM_LEVER_BATCH);
 		oom_told_batch_of_one(c);

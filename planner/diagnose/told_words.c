@@ -247,11 +247,21 @@ static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_
 	return t;
 }
 
+/* A clip has as many frames as its command says, and they a size: the other of both, spelled in the same way. */
+static const struct oom_crash_told *told_beside(const struct oom_crash *c, enum oom_lever lever, const struct oom_crash_told *t)
+{
+	const struct oom_crash_told *other = NULL;
+
+	if (oom_told_about(t) == OOM_ABOUT_COUNT && (lever == OOM_LEVER_CONTEXT || lever == OOM_LEVER_LENGTH))
+		other = oom_told_first(c, OOM_ABOUT_SIDE);
+	return other && (*other->name == '-') == (*t->name == '-') && moved(c, other, -1) < other->value ? other : NULL;
+}
+
 /* The run's own option before words that do not name it. */
 static void name_first(const struct oom_crash *c, enum oom_lever lever, char *words, size_t size)
 {
-	const struct oom_crash_told *const t = told_of(c, lever);
-	char rest[300];
+	const struct oom_crash_told *const t = told_of(c, lever), *const also = t ? told_beside(c, lever, t) : NULL;
+	char rest[300], second[sizeof(t->name) + 48] = "";
 
 	if (!t && *c->line_name && !strstr(words, " -> ") && is_about(lever, oom_told_about_name(line_name(c), strlen(line_name(c)))) &&
 	    !(oom_told_about_name(line_name(c), strlen(line_name(c))) == OOM_ABOUT_BATCH && (c->set & OOM_SET(OOM_LEVER_BATCH)))) {
@@ -262,7 +272,9 @@ static void name_first(const struct oom_crash *c, enum oom_lever lever, char *wo
 	if (!t || strstr(words, " -> ") || oom_told_least(t) < 0 || moved(c, t, -1) >= t->value)
 		return;
 	snprintf(rest, sizeof(rest), "%s", words);
-	snprintf(words, size, "%s %.10g -> %.10g; %s", t->name, t->value, moved(c, t, -1), rest);
+	if (also)
+		snprintf(second, sizeof(second), " or %s %.10g -> %.10g", also->name, also->value, moved(c, also, -1));
+	snprintf(words, size, "%s %.10g -> %.10g%s; %s", t->name, t->value, moved(c, t, -1), second, rest);
 }
 
 /* There is no smaller batch than the one that was tried: clauses that ask for it are left out, and "where it is one

@@ -1,4 +1,5 @@
-/* What the text itself gives. Texts of our own in the form of public threads (named per row),
+/* What the text itself gives: the request as the product of the run's own numbers, a size that only a model's name holds, one
+ * process, cards of another generation, steps that went through. Texts of our own in the form of public threads (named per row),
  * the expectations written from what the thread settled or from the arithmetic beside them. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +16,45 @@
 #define TRACE "Traceback (most recent call last):\n"
 #define NEW(tried, total, free, held, idle) "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " tried ". GPU 0 has a total capacity of " total " of which " free \
 					    " is free. Of the allocated memory " held " is allocated by PyTorch, and " idle " is reserved by PyTorch but unallocated.\n"
+#define STEP TRACE AT("/l/transformers/trainer.py", "training_step", "loss = self.compute_loss(model, inputs)")
 
 static const struct crash_want want[] = {
+	/* ---- the request by its size alone ---- */
+	{"LLaMA-Factory#4642", "model_name_or_path: /m/Qwen2-7B-Instruct\nfinetuning_type: lora\ncutoff_len: 16384\nper_device_train_batch_size: 1\nbf16: true\n" NEW("9.28 GiB", "79.32 GiB", "5.00 GiB", "70.00 GiB", "1.00 GiB"), 1,
+	 "enable_liger_kernel", NULL, "1 x cutoff_len 16384 x 152064 words of the vocabulary, by the model's name, x 4 bytes = 9.28 GiB", "16384 x 152064 x 4 bytes are 9.28 GiB"},
+	{"own", "--model_name_or_path /m/Meta-Llama-3.1-8B --max_seq_length 4096 --per_device_train_batch_size 4 --use_peft\n" NEW("3.91 GiB", "44.30 GiB", "1.00 GiB", "40.00 GiB", "1.00 GiB"), 6,
+	 "", NULL, "4 x --max_seq_length 4096 x 128256 words of the vocabulary, by the model's name, x 2 bytes = 3.91 GiB", "4 x 4096 x 128256 x 2 bytes"},
+	{"own", "--model_name_or_path /m/Meta-Llama-3.1-8B --max_seq_length 4096 --per_device_train_batch_size 4 --use_peft\n" NEW("3.50 GiB", "44.30 GiB", "1.00 GiB", "40.00 GiB", "1.00 GiB"), 1,
+	 "--per_device_train_batch_size 4 -> 2", NULL, NULL, "no product of these numbers: nothing is said of logits"},
+	/* ---- how large a model is ---- */
+	{"LLaMA-Factory#9510", "full DeepSeek-R1-0528-BF16 on one node\n[rank5]: " TRACE AT("/w/src/llamafactory/train/sft/workflow.py", "run_sft", "model = load_model(tokenizer, model_args)") NEW("56.00 MiB", "79.33 GiB", "49.00 MiB", "77.90 GiB", "90.00 MiB"), 6,
+	 "ZeRO-3", NULL, "671 B parameters, by the model's name, x 2 bytes (weights in 16 bits) = 1249.8 GiB a card: its 79.33 GiB do not hold them, whatever the batch; divided, they fill 16 such cards", "671e9 x 2 bytes / 79.33 GiB"},
+	{"own", "model_name_or_path: x/DeepSeek-R1-Distill-Qwen-7B\n" STEP NEW("56.00 MiB", "79.33 GiB", "49.00 MiB", "77.90 GiB", "90.00 MiB"), 6,
+	 "", NULL, "7 B parameters", "a distilled model has another size than what it is distilled from"},
+	/* ---- one process ---- */
+	{"FastChat#367", "torchrun --nnodes=1 --nproc_per_node=1 train_mem.py --model_name_or_path m/llama-13b-hf --bf16 True --per_device_train_batch_size 1 --fsdp \"full_shard auto_wrap\" --gradient_checkpointing True\n" STEP
+			 NEW("136.00 MiB", "79.35 GiB", "80.00 MiB", "77.30 GiB", "400.00 MiB"), 2,
+	 "LoRA", "fsdp=\"full_shard", "13 B parameters, by the model's name, x 16 bytes (weights, gradients, AdamW's states) = 193.7 GiB a card: its 79.35 GiB do not hold them, whatever the batch, if all are trained; divided, they fill 3 such cards",
+	 "13e9 x 16 bytes; among one process nothing is divided, whatever it is told"},
+	{"own", "torchrun --nnodes=4 --nproc_per_node=1 train_mem.py --model_name_or_path m/llama-13b-hf --bf16 True --per_device_train_batch_size 1 --fsdp \"full_shard auto_wrap\"\n" STEP NEW("136.00 MiB", "79.35 GiB", "80.00 MiB", "77.30 GiB", "400.00 MiB"), 6,
+	 "", NULL, "sharded parameters", "one process a node is four: they are divided"},
+	/* ---- steps went through ---- */
+	{"LLaMA-Factory#6531", "model_name_or_path: m/Meta-Llama-3.1-8B\nfinetuning_type: lora\ndeepspeed: ds_z3_config.json\ncutoff_len: 15000\nper_device_train_batch_size: 1\n  4%|#  | 212/5310 [1:22:13<32:56:12, 23.26s/it]\n"
+			       NEW("7.02 GiB", "44.32 GiB", "4.41 GiB", "35.88 GiB", "1.50 GiB"), 1,
+	 "longest", NULL, "steps went through before it", "212 steps fit"},
+	{"LLaMA-Factory#3310", "--finetuning_type lora --cutoff_len 8192 --per_device_train_batch_size 2\n 11%|# | 137/1251 [40:28<5:12:44, 16.84s/it]\n" NEW("1.97 GiB", "23.65 GiB", "1.21 GiB", "18.98 GiB", "2.91 GiB"), 6,
+	 "--cutoff_len 8192 -> 4096", NULL, NULL, "pieces or not, it is the long samples that came later"},
+	/* ---- what is set, in others' words ---- */
+	{"VS_Seg#6", "the batch size is one and epoch 2 fails\n" TRACE AT("own/train.py", "epoch", "loss.backward()") NEW("864.00 MiB", "23.70 GiB", "410.00 MiB", "20.70 GiB", "300.00 MiB"), 6,
+	 "autocast", "micro-batch", "a batch of one", "in words as in digits"},
+	{"axolotl#814", "load_in_8bit: true\nadapter: lora\nsequence_len: 4096\nmicro_batch_size: 2\n" STEP NEW("224.00 MiB", "79.15 GiB", "70.00 MiB", "76.30 GiB", "300.00 MiB"), 1,
+	 "micro_batch_size 2 -> 1", "zero3", "adapters (LoRA)", "a frozen base of 8 bits has next to nothing that ranks could divide"},
+	{"LLaMA-Factory#5709", "llamafactory-cli train --finetuning_type lora --use_unsloth True --cutoff_len 4096 --per_device_train_batch_size 1\nUnsloth: patched\n" NEW("1.96 GiB", "44.42 GiB", "1.28 GiB", "41.00 GiB", "300.00 MiB"), 6,
+	 "quantization_bit: 4", "FastLanguageModel", NULL, "who started it has its options, not those of what it calls"},
+	{"kohya_ss#2217", "tried to train a LoRA.\nbatch size per device: 1\n" TRACE AT("C:\\\\k\\\\sd-scripts\\\\library\\\\sdxl_original_unet.py", "forward", "output = torch.utils.checkpoint.checkpoint(f)") NEW("20.00 MiB", "8.00 GiB", "0 bytes", "7.10 GiB", "190.00 MiB"), 6,
+	 "--fp8_base", "LoRA in place of", NULL, "the sentence ends behind its word"},
+	{"ms-swift#2529", "swift sft --model_type qwen2-vl-7b-instruct --sft_type lora --deepspeed default-zero3\n" NEW("21.80 GiB", "79.32 GiB", "12.61 GiB", "61.30 GiB", "4.42 GiB"), 1,
+	 "MAX_PIXELS", NULL, NULL, "a quarter of the card for one tensor of a model that sees"},
 	/* ---- trainers of pictures by their own names ---- */
 	{"SimpleTuner#1728", "{\"model_family\": \"flux\", \"train_batch_size\": 1, \"lora_rank\": 16}\n" TRACE AT("/w/SimpleTuner/simpletuner/helpers/training/trainer.py", "train", "self.accelerator.backward(loss)") NEW("54.00 MiB", "79.11 GiB", "33.00 MiB", "77.60 GiB", "700.00 MiB"), 6,
 	 "--base_model_precision int8-quanto", "--fp8_base", NULL, "OPTIONS.md of SimpleTuner"},
@@ -26,6 +64,11 @@ static const struct crash_want want[] = {
 	 "--fp8_base with --fp8_scaled", "--lowram", NULL, "docs/block_swap.md of musubi-tuner"},
 	{"own", TRACE AT("/w/diffusion-pipe/train.py", "<module>", "loss = model_engine.train_batch()") AT("/l/deepspeed/runtime/pipe/engine.py", "train_batch", "self._exec_schedule(sched)") NEW("54.00 MiB", "23.60 GiB", "33.00 MiB", "22.60 GiB", "200.00 MiB"), 6,
 	 "activation_checkpointing = true", NULL, NULL, "main_example.toml of diffusion-pipe"},
+	/* ---- numbers of servers and scripts ---- */
+	{"vllm#27508", "vllm serve own/model\nRuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine.\n", 1,
+	 "max_num_seqs 1024 -> 512", NULL, NULL, "as many as were allowed"},
+	{"SkyReels-V1#104", "python3 own_generate.py --height 960 --width 736 --num_frames 97\n" NEW("6.28 GiB", "23.64 GiB", "3.82 GiB", "19.00 GiB", "200.00 MiB"), 1,
+	 "--num_frames 97 -> 48 or --height 960 -> 704", NULL, NULL, "a clip has both"},
 };
 
 static void test_given(void **state)
@@ -38,9 +81,29 @@ static void test_given(void **state)
 	assert_int_equal(bad, 0);
 }
 
+/* The generation of a card by what people call it; one newer card, and nothing is said. */
+static void test_named_card(void **state)
+{
+	static const char *const heads[] = {"on a Tesla T4, ", "GTX 1070 8GB, ", "two RTX 2080Ti, ", "V100 and A100, ", "1080 x 1920 pixels, ", ""};
+	static const bool old[] = {true, true, true, false, false, false};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+		struct oom_crash_answer a;
+		struct oom_crash c;
+		char text[900];
+
+		snprintf(text, sizeof(text), "%s" STEP NEW("800.00 MiB", "14.70 GiB", "400.00 MiB", "14.00 GiB", "50.00 MiB"), heads[i]);
+		assert_true(oom_crash_decode(text, strlen(text), &c));
+		oom_crash_answer(&c, &a);
+		assert_int_equal(c.old_card, old[i]);
+		assert_int_equal(among(&a, OOM_ANSWER_FIXES, "that card has no bfloat16"), old[i]);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_given)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_given), cmocka_unit_test(test_named_card)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

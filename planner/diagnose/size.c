@@ -1,0 +1,34 @@
+/* What a request is by its size alone: the log gives the length, the batch and the model's family, and their product with the
+ * words of its vocabulary is what was asked for. */
+#include <math.h>
+
+#include "tables.h"
+
+/* Sizes are printed with two decimals: of 256 MiB and more that is a two-thousandth. */
+static bool equals(double bytes, double product)
+{
+	return product >= 268435456 && fabs(bytes / product - 1) < 0.0015;
+}
+
+double oom_logits_rows(const struct oom_crash *c, unsigned *each)
+{
+	const struct oom_crash_told *const length = oom_told_first(c, OOM_ABOUT_LENGTH), *const batch = oom_told_first(c, OOM_ABOUT_BATCH);
+	const double tried = (double)c->bytes[OOM_CRASH_TRIED], words = (double)c->vocabulary;
+
+	if (!length || !c->vocabulary || !c->known[OOM_CRASH_TRIED])
+		return 0;
+	/* all of the batch before a part of it: two rows of 4 bytes are as large as four of 2 */
+	for (double rows = batch && batch->value > 1 && batch->value < 1024 ? batch->value : 1; rows >= 1; rows--)
+		for (*each = 4; *each >= 2; *each -= 2)
+			if (equals(tried, length->value * rows * words * *each))
+				return length->value * rows;
+	return 0;
+}
+
+void oom_part_by_size(struct oom_crash *c)
+{
+	unsigned each;
+
+	if (c->part == OOM_PART_UNKNOWN && c->trains && c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH) && oom_logits_rows(c, &each) > 0)
+		c->part = OOM_PART_LOGITS;
+}
