@@ -128,6 +128,7 @@ struct oom_crash {
 	char program_total[140];                /* what XLA says its program needs, in parts, or "" */
 	uint64_t host_states;                   /* the number of parameters whose states are on the host; 0: none */
 	uint64_t set;                           /* bits of the fixes that the run's options already apply */
+	uint64_t given[64];                     /* a bit or two for each of its options with its value (given.c) */
 	uint64_t tried;                         /* bits of those that the text says were tried without success */
 	struct oom_crash_told told[OOM_CRASH_TOLD];
 	size_t n_told;

@@ -92,7 +92,8 @@ static_assert(OOM_LEVER_LESS <= 64, "a bit for each that an option pulls");
 #define OOM_SET(lever) ((lever) < OOM_LEVER_LESS ? UINT64_C(1) << ((unsigned)(lever) & 63) : 0)
 /* Fills c->set: the levers that the run has pulled already, by its options around at. */
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end);
-/* settings_signs.c: what shows otherwise. */
+/* settings_signs.c: what shows otherwise; and whether a launcher was told of more nodes than one. */
+bool oom_several_nodes(const char *begin, const char *end);
 void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end);
 /* named.c: fills c->parameters. */
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end);
@@ -136,6 +137,11 @@ bool oom_told_same(const char *p, size_t n, const char *name);
 /* Words of a lever with the run's own numbers in them, and without what it has set; where they name no option of the
  * run's that the lever is about, that one goes before them. NULL: nothing is left. */
 const char *oom_told_words(const struct oom_crash *c, enum oom_lever lever, const char *words, char *buf, size_t size);
+/* given.c: notes an option and its value; takes clauses out of words that name one as the run has it already. */
+void oom_given_note(struct oom_crash *c, const char *name, size_t n, const char *value);
+void oom_given_drop(const struct oom_crash *c, char *words);
+/* told_words.c: takes the clause that "at" lies in out of the words. */
+void oom_words_drop(char *words, const char *at);
 /* What the n-th of such bits is called: "gradient checkpointing"; NULL behind the last. */
 const char *oom_setting_called(uint64_t levers, size_t n);
 

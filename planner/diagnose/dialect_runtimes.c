@@ -114,7 +114,7 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	{"ctranslate2", "torch", "opennmt.net/CTranslate2", "OpenNMT/CTranslate2@0d8bcd362a",
 	 .say = {L(REQUESTS) = "max_batch_size (batch_size) and beam_size lower",
 	  L(CONTEXT) = "shorter inputs (chunk_length)",
-	  L(QUANT) = "compute_type=\"int8_float16\" or \"int8\"",
+	  L(QUANT) = "a smaller model, or compute_type=\"int8_float16\" or \"int8\"",
 	  L(OFFLOAD) = "device=\"cpu\"",
 	  L(LOAD) = "compute_type=\"int8_float16\"",
 	  L(SPREAD) = "",

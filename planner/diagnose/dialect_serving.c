@@ -260,7 +260,7 @@ const struct oom_dialect oom_dialects_serving[] = {
 	  L(HOST) = "more host memory: the model lies there in 16 bits, with the samples' activations beside it; fewer and shorter samples (max_calib_samples, num_calibration_samples), "
 		    "offload_to_disk=True of GPTQModel",
 	  L(LOAD_HOST) = "dtype=torch.bfloat16 in from_pretrained (fp32 takes twice as much), safetensors with low_cpu_mem_usage=True (implied by device_map): no second copy in host memory",
-	  L(REQUESTS) = "calibrate with fewer and shorter samples (max_calib_samples, max_calib_seq_len; num_calibration_samples, max_seq_length), and use_cache=False in from_pretrained",
+	  L(REQUESTS) = "num_calibration_samples and max_seq_length lower, of AutoAWQ max_calib_samples and max_calib_seq_len: fewer and shorter samples; and use_cache=False in from_pretrained",
 	  L(CONTEXT) = "a smaller n_parallel_calib_samples or calibration batch",
 	  L(OFFLOAD) = "leave the weights in the host's memory (no device_map=\"auto\", no max_memory of a card, no .to(\"cuda\")): the quantiser takes one layer after another to the card",
 	  L(SPREAD) = "",

@@ -299,7 +299,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(ADAPTER) = "adapters: booster.enable_lora() (this changes what is learnt)",
 	  L(LOGITS) = ""}},
 	{"fairseq", "torch", "fairseq command-line tools", "facebookresearch/fairseq@3d262bb256",
-	 .say = {L(BATCH) = "--max-tokens (or --batch-size) halved, --update-freq doubled",
+	 .say = {L(BATCH) = "--max-tokens halved, --batch-size halved, --update-freq doubled",
 	  L(PRECISION) = "--fp16 or --bf16, --memory-efficient-fp16",
 	  L(RECOMPUTE) = "--checkpoint-activations",
 	  L(EVAL_BATCH) = "--max-tokens-valid or --batch-size-valid lower",

@@ -140,6 +140,11 @@ static bool of_memory_leaks(const struct oom_asked *q)
 	return false;
 }
 
+static const char *told_words_of(const struct oom_crash *c, enum oom_lever l, char *buf, size_t size)
+{
+	return oom_told_words(c, l, oom_fix_words(c, l), buf, size);
+}
+
 /* Others hold the card, and this process a part of it: beside them it may still fit. */
 static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer *a)
 {
@@ -147,6 +152,7 @@ static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer
 	const bool trains = q->work == OOM_WORK_TRAINING, runs = q->work == OOM_WORK_INFERENCE || q->work == OOM_WORK_EVAL;
 	const enum oom_lever part = trains ? oom_part_of(c)->trains : oom_part_of(c)->runs,
 			     l = part ? part : trains ? OOM_LEVER_BATCH : q->work == OOM_WORK_EVAL ? OOM_LEVER_EVAL_BATCH : OOM_LEVER_REQUESTS;
+	char buf[300];
 
 	/* weights that every rank reads to the first card look like others' there */
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && q->work == OOM_WORK_LOADING && c->gpu_index <= 0 && (c->trains || oom_several_cards(c)))
@@ -155,7 +161,7 @@ static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer
 		add(c, a, "or without the card: ", OOM_LEVER_MERGE);
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && !oom_lever_is_set(c, l) &&
 	    c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 8)
-		add(c, a, "to fit beside them: ", l);
+		oom_fix_add(a, c->tried & OOM_SET(l) ? "to fit beside them, further than was tried: " : "to fit beside them: ", told_words_of(c, l, buf, sizeof(buf)));
 }
 
 /* Pieces that would be enough, were they one: behind what helps surely. */
@@ -208,7 +214,7 @@ static void fix_what_remains(const struct oom_asked *q, struct oom_crash_answer 
 							 (work == OOM_WORK_TRAINING && oom_weights_too_large(c, work))))
 		add(c, a, "", OOM_LEVER_MORE);
 	/* nothing left to halve: what remains changes what is learnt */
-	if (work == OOM_WORK_TRAINING && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c) || long_by_its_own(c))) ||
+	if (work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c) || long_by_its_own(c))) ||
 					  (cause == OOM_CAUSE_FRAGMENTATION && (oom_lever_is_set(c, OOM_LEVER_BATCH) || c->stepped || long_by_its_own(c)) && oom_told_first(c, OOM_ABOUT_LENGTH))))
 		add(c, a, "", OOM_LEVER_LENGTH);
 	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !oom_lever_is_set(c, OOM_LEVER_QUANT)) {

@@ -126,6 +126,9 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 /* The run has it already; a quantised cache can still be made shorter, and tiles smaller. */
 bool oom_lever_is_set(const struct oom_crash *c, enum oom_lever l)
 {
+	/* samples that calibrate are many, whatever their batch */
+	if (l == OOM_LEVER_REQUESTS && oom_dialect_is(c, OOM_DIALECT_QUANTISES))
+		return false;
 	/* one input at a time */
 	if ((l == OOM_LEVER_REQUESTS || (l == OOM_LEVER_EVAL_BATCH && !c->trains)) && (c->set & OOM_SET(OOM_LEVER_BATCH)) && !oom_takes_share(c))
 		return true;

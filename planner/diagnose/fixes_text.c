@@ -9,7 +9,8 @@
 static bool sees_at_work(const struct oom_crash *c, enum oom_crash_work work)
 {
 	const bool large = oom_dwarfs_the_rest(c) || oom_told_first(c, OOM_ABOUT_PIXELS) ||
-			   (c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL] / 16);
+			   /* who has an option for it sees at the size that images have */
+			   (oom_lever_own(c, OOM_LEVER_PIXELS) && c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL] / 16);
 
 	if (work == OOM_WORK_LOADING || work == OOM_WORK_SAVING || work == OOM_WORK_UNKNOWN || oom_lever_own(c, OOM_LEVER_TILE))
 		return false;
@@ -74,7 +75,7 @@ static void fix_one_request(const struct oom_asked *q, enum oom_lever part, stru
 	const enum oom_cause cause = q->cause;
 
 	/* nothing shows what asked: an input far longer or larger than the others */
-	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && !part && c->part == OOM_PART_UNKNOWN && oom_one_is_large(c) && !oom_takes_share(c) && !c->language &&
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_INFERENCE && !part && c->part == OOM_PART_UNKNOWN && oom_one_is_large(c) && !oom_takes_share(c) && !c->language && !oom_dialect_is(c, OOM_DIALECT_QUANTISES) &&
 	    /* frames of those two show how a program is run, not what is in it */
 	    (!c->traceback || oom_runtime_is(c, OOM_RUNTIME_GRAPH | OOM_RUNTIME_EXECUTABLE)) && !oom_alone_too_large(c))
 		oom_fix_lever(c, a, "", OOM_LEVER_CONTEXT);

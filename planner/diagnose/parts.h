@@ -119,6 +119,8 @@ bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at)
 /* phase_people.c: by single words of theirs, and by what they count: "at iteration 4900". */
 enum oom_crash_phase oom_phase_of_spoken(const char *word, const char *end);
 bool oom_phase_by_people(struct oom_crash *c, const char *begin, const char *end);
+/* What is named behind p because it is not what failed: "training works". */
+bool oom_phase_is_spared(const char *p, const char *end);
 /* phase_sentence.c: what a line's words say was going on, *from and *to the words that do; and whether it is of a failure. */
 enum oom_crash_phase oom_phase_of_sentence(const char *line, const char *stop, const char **from, const char **to);
 bool oom_complains(const char *from, const char *to);

@@ -288,8 +288,8 @@ static bool by_requester(struct oom_crash *c, const char *begin, const char *lin
 		(line > begin && oom_phase_by_word(c, oom_phase_of_requester, oom_line_begin(begin, line - 1), line, 0.8)));
 }
 
-/* A forward pass is one of training unless the log, or who shows it, says what it is part of; a step of a training
- * whose frames do not go on may be any part that he names. */
+/* A forward pass is one of training unless the log, or who shows it, says what it is part of; a step whose frames do not go on,
+ * and code without frames, may be any part that he names. */
 static void around_frames(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
 	struct oom_crash said = *c;
@@ -301,8 +301,9 @@ static void around_frames(struct oom_crash *c, const char *begin, const char *at
 	else if (c->phase == OOM_CRASH_FORWARD && !oom_phase_trains(c, begin, at, end) && oom_phase_by_script(&said, begin, end) &&
 		 said.phase == OOM_CRASH_INFERENCE)
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
-	else if ((c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_TRAIN_STEP) && oom_phase_by_prose(&said, begin, at, end) &&
-		 (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL ||
+	else if ((c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_TRAIN_STEP || (c->phase == OOM_CRASH_LOAD && !c->traceback)) &&
+		 oom_phase_by_prose(&said, begin, at, end) &&
+		 (said.phase == OOM_CRASH_INFERENCE || said.phase == OOM_CRASH_EVAL || (c->phase == OOM_CRASH_LOAD && said.phase == OOM_CRASH_TRAIN_STEP) ||
 		  (c->phase == OOM_CRASH_TRAIN_STEP && said.phase != OOM_CRASH_TRAIN_STEP)))
 		oom_phase_settle(c, said.phase, said.phase_confidence, said.phase_evidence);
 }
@@ -326,8 +327,7 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 	const bool host = oom_runtime_is(c, OOM_RUNTIME_HOST) && !oom_phase_ends_traceback(c);
 
 	c->traceback = has_frames(begin, end);
-	while (line > begin && line[-1] != '\n')
-		line--;
+	line = oom_line_begin(begin, at);
 	for (const struct oom_phase_rule *r = oom_phase_of_format; r->word; r++)
 		if (!strncmp(c->format, r->word, strlen(r->word))) {
 			oom_phase_settle(c, r->phase, 0.9, "the message itself");

@@ -53,12 +53,19 @@ enum oom_crash_phase oom_phase_of_spoken(const char *p, const char *end)
 }
 
 /* "training does not meet this question", "training is fine": it is named because it is not what failed. */
-static bool is_spared(const char *p, const char *end)
+bool oom_phase_is_spared(const char *p, const char *end)
 {
 	static const char *const words[] = {"not meet", "n't meet", "not have this", "n't have this", "works", "is fine", "went fine", "was fine", "runs fine", "no problem", "is ok", "is OK", "without any", "without problem", "without issue",
 					    "finished", "completed", "successful", "is normal", "was normal", "is good"};
-	const char *const stop = oom_sentence_end(p, end - p > 70 ? p + 70 : end, 1);
+	/* what stands behind these is something else that works */
+	static const char *const turns[] = {" where ", " while ", " but ", " whereas ", " although "};
+	const char *stop = oom_sentence_end(p, end - p > 70 ? p + 70 : end, 1);
 
+	for (size_t i = 0; i < COUNT(turns); i++) {
+		const char *const turn = oom_text_find(p, stop, turns[i]);
+
+		stop = turn ? turn : stop;
+	}
 	for (size_t i = 0; i < COUNT(words); i++)
 		if (oom_text_find(p, stop, words[i]))
 			return true;
@@ -73,7 +80,7 @@ static bool by_words(struct oom_crash *c, const char *begin, const char *end)
 			const struct oom_phase_rule one[] = {*rule, {NULL, OOM_CRASH_UNKNOWN}};
 			const char *const line = oom_line_begin(begin, p);
 
-			if (!oom_text_find(line, p, "WARN") && !oom_text_find(line, p, "Warning") && !(rule->phase == OOM_CRASH_TRAIN_STEP && is_spared(p, end)))
+			if (!oom_text_find(line, p, "WARN") && !oom_text_find(line, p, "Warning") && !(rule->phase == OOM_CRASH_TRAIN_STEP && oom_phase_is_spared(p, end)))
 				return oom_phase_by_word(c, one, p, end, 0.5);
 		}
 	return false;

@@ -261,7 +261,8 @@ static enum oom_crash_phase behind(const struct connective *words, size_t n, con
 			const enum oom_crash_phase phase =
 			    of_phrase(p + strlen(words[i].word), stop, words[i].most, &a, &b);
 
-			if (phase == OOM_CRASH_UNKNOWN || !says_more(phase, p, best, first) || praises(clause_of(line, p), p))
+			if (phase == OOM_CRASH_UNKNOWN || !says_more(phase, p, best, first) || praises(clause_of(line, p), p) ||
+			    (phase == OOM_CRASH_TRAIN_STEP && oom_phase_is_spared(b, stop)))
 				continue;
 			best = phase;
 			first = p;

@@ -76,5 +76,11 @@ bool oom_phase_trains(const struct oom_crash *c, const char *begin, const char *
 	said = *c;
 	if (c->phase == OOM_CRASH_FORWARD && oom_does_either(oom_program_of(c)->activity) && oom_phase_by_prose(&said, begin, at, end) && said.phase == OOM_CRASH_TRAIN_STEP)
 		return true;
-	return oom_phase_script_trains(c, begin, end);
+	if (oom_phase_script_trains(c, begin, end))
+		return true;
+	/* the weakest sign: a forward pass where people speak of a training and of nothing else */
+	said = *c;
+	said.phase = OOM_CRASH_UNKNOWN;
+	return c->phase == OOM_CRASH_FORWARD && oom_does_either(oom_program_of(c)->activity) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && oom_phase_by_people(&said, begin, end) &&
+	       said.phase == OOM_CRASH_TRAIN_STEP;
 }

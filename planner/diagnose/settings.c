@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tables.h"
 
@@ -241,7 +242,7 @@ static const char *word_before(const char *begin, const char **p)
 }
 
 /* A program tells its user to: "try setting X=1", "or use '--enforce-eager'"; "I use --lowvram" is a setting. */
-static bool is_advice(const char *begin, const char *name)
+static bool is_advice(const char *begin, const char *name, bool any_word)
 {
 	static const char *const tells[] = {"try", "Try", "setting", "consider", "Consider", NULL};
 	static const char *const quotes[] = {"set", "Set", "use", "Use", "using", "pass", "add", "Add", "specify", "enable", NULL};
@@ -255,7 +256,7 @@ static bool is_advice(const char *begin, const char *name)
 	p -= quoted;
 	word = word_before(begin, &p);
 	end = word;
-	if (!is_one_of(word, p, tells) && !(quoted && is_one_of(word, p, quotes)))
+	if (!is_one_of(word, p, tells) && !((quoted || any_word) && is_one_of(word, p, quotes)))
 		return false;
 	return !is_one_of(word_before(begin, &end), end, self);
 }
@@ -287,11 +288,13 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 	char text[LONGEST_VALUE];
 	const char *const told = value_of(name + n, end, dashed, text);
 
-	if (!told || is_advice(begin, name) || is_term(begin, name))
+	if (!told || is_advice(begin, name, false) || is_term(begin, name))
 		return;
 	/* with which it works, as people write: no option of a command */
 	if (!dashed && !strcmp(told, "1") && (*name == 'b' || *name == 'B' || oom_text_find(name, name + n, "batch")) && oom_batch_helped(begin, name, end))
 		return;
+	if (n > 5 && !is_advice(begin, name, true))
+		oom_given_note(c, name, n, told);
 	if (!is_no(told) || !strcmp(told, "0") || oom_told_off(name, n))
 		oom_told_note(c, spelled(begin, name), name, n, told);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -311,22 +314,6 @@ static bool any(const char *begin, const char *end, const char *const *marks)
 	return false;
 }
 
-/* "--nnodes=2": one process a node is not one process. */
-static bool several_nodes(const char *begin, const char *end)
-{
-	static const char name[] = "nnodes";
-
-	for (const char *p = begin; (p = oom_text_find(p, end, name)); p++) {
-		const char *v = p + strlen(name);
-
-		while (v < end && strchr(" =:\"'", *v))
-			v++;
-		if (v < end && (*v == '$' || strtol(v, NULL, 10) > 1))
-			return true;
-	}
-	return false;
-}
-
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)
 {
 	static const char *const dividers[] = {"zero2", "zero_2", "zero-2", "zero3", "zero_3", "zero-3", "_z2", "_z3", "ZeRO", "fsdp", "FSDP", "stage2", "stage3",
@@ -339,6 +326,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 
 	c->set = 0;
 	c->n_told = 0;
+	memset(c->given, 0, sizeof(c->given));
 	for (const char *p = begin; p < end; p++) {
 		const char *name = p;
 
@@ -368,7 +356,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 		c->engine &= !oom_text_find(begin, end, without[i]);
 	oom_decode_model_name(c, begin, end);
 	/* one process is all ranks: what would be divided is whole */
-	if (oom_told(c, "nproc_per_node") == 1 && c->cards <= 1 && c->rank <= 0 && !several_nodes(begin, end))
+	if (oom_told(c, "nproc_per_node") == 1 && c->cards <= 1 && c->rank <= 0 && !oom_several_nodes(begin, end))
 		c->splits = c->sharded = false;
 	oom_told_printed(c, begin, end);
 	oom_part_by_size(c);

@@ -310,6 +310,22 @@ static bool moves_first(const char *begin, const char *end)
 	return false;
 }
 
+/* "--nnodes=2": one process a node is not one process. */
+bool oom_several_nodes(const char *begin, const char *end)
+{
+	static const char name[] = "nnodes";
+
+	for (const char *p = begin; (p = oom_text_find(p, end, name)); p++) {
+		const char *v = p + strlen(name);
+
+		while (v < end && strchr(" =:\"'", *v))
+			v++;
+		if (v < end && (*v == '$' || strtol(v, NULL, 10) > 1))
+			return true;
+	}
+	return false;
+}
+
 void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end)
 {
 	by_signs(c, begin, end);

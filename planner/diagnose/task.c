@@ -34,7 +34,7 @@ static const struct {
 	{"=detect", OOM_TASK_IMAGES}, {"detector", OOM_TASK_IMAGES}, {"detection", OOM_TASK_IMAGES}, {"detectron", OOM_TASK_IMAGES}, {"yolo", OOM_TASK_IMAGES}, {"=bbox", OOM_TASK_IMAGES}, {"=roi", OOM_TASK_IMAGES}, {"upsampl", OOM_TASK_IMAGES},
 	{"interpolate", OOM_TASK_IMAGES}, {"stereo", OOM_TASK_IMAGES}, {"disparity", OOM_TASK_IMAGES}, {"discriminator", OOM_TASK_IMAGES},
 	{"esrgan", OOM_TASK_IMAGES}, {"restoration", OOM_TASK_IMAGES}, {"restormer", OOM_TASK_IMAGES}, {"deblur", OOM_TASK_IMAGES}, {"matting", OOM_TASK_IMAGES}, {"=vit", OOM_TASK_IMAGES},
-	{"swin", OOM_TASK_IMAGES}, {"=depth", OOM_TASK_IMAGES}, {"=png", OOM_TASK_IMAGES}, {"=jpg", OOM_TASK_IMAGES}, {"photo", OOM_TASK_IMAGES},
+	{"swin", OOM_TASK_IMAGES}, {"=depth", OOM_TASK_IMAGES}, {"=png", OOM_TASK_IMAGES}, {"=jpg", OOM_TASK_IMAGES}, {"photo", OOM_TASK_IMAGES}, {"picture", OOM_TASK_IMAGES},
 	{"=face", OOM_TASK_IMAGES}, {"resolution", OOM_TASK_IMAGES}, {"camera", OOM_TASK_IMAGES}, {"batchnorm", OOM_TASK_IMAGES},
 };
 

@@ -1,6 +1,7 @@
 /* What the run was told by options of its own: numbers and switches that the answers have a use for.
  *
  * The names are those of the programs' documentation (dialect_*.c). */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,11 @@ static const struct {
 	{"preprocess_logits_for_metrics", NULL, FLAG, 0},
 	{"sync_module_states", NULL, FLAG, 0},
 	{"sdpa", NULL, FLAG, 0},
+	{"sdpa", "scaled_dot_product_attention", FLAG, 0},
+	/* samples that calibrate a quantisation */
+	{"num_calibration_samples", NULL, 16, 0},
+	{"max_calib_samples", NULL, 16, 0},
+	{"max_calib_seq_len", NULL, 128, 0},
 	{"torch_dtype", NULL, HALF, 0},
 	{"torch_dtype", "dtype", HALF, 0},
 	{"dtype", NULL, HALF, 0},
@@ -220,6 +226,15 @@ static void note(struct oom_crash *c, size_t row, const char *spelled, size_t n,
 	c->n_told++;
 }
 
+/* "NUM_CALIBRATION_SAMPLES = 256": a script's constant is called as the option that it is given to. */
+static bool is_constant(const char *p, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!name[i] || toupper((unsigned char)name[i]) != p[i])
+			return false;
+	return n > 8 && !name[n];
+}
+
 void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, size_t n, const char *value)
 {
 	const size_t long_name = (size_t)(name - spelled) + n;
@@ -230,7 +245,7 @@ void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, s
 	if (long_name >= sizeof(c->told[0].name) || (n < 3 && (name == spelled || name[-1] != '-')))
 		return;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (oom_told_same(name, n, rows[i].name)) {
+		if (oom_told_same(name, n, rows[i].name) || is_constant(name, n, rows[i].name)) {
 			note(c, i, spelled, long_name, value);
 			found = true;
 		}

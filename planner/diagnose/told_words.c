@@ -59,7 +59,7 @@ static size_t divides(const char *p)
 }
 
 /* The clause that "at" lies in is taken out, with what ties it to the others. */
-static void drop(char *words, const char *at)
+void oom_words_drop(char *words, const char *at)
 {
 	char *from = words, *to, *p = words;
 	int depth = 0;
@@ -170,15 +170,20 @@ static void apply(const struct oom_crash *c, const struct oom_crash_told *t, cha
 	if (!find(words, oom_told_as(t), &from, &to))
 		return;
 	if (oom_told_least(t) < 0) {
-		drop(words, from);
+		oom_words_drop(words, from);
 		return;
 	}
 	way = way_of(to);
+	/* the message itself says how long it may be, which another line says */
+	if (way < 0 && c->advised_tokens && c->n_causes && c->cause[0].cause == OOM_CAUSE_KV_CACHE && oom_told_same("max_model_len", strlen("max_model_len"), oom_told_as(t))) {
+		oom_words_drop(words, from);
+		return;
+	}
 	if (!way) {
 		if (!has_value(to, &v))
 			return;
 		if (t->value <= v) {
-			drop(words, from);
+			oom_words_drop(words, from);
 			return;
 		}
 		/* the value that the words themselves give */
@@ -188,7 +193,7 @@ static void apply(const struct oom_crash *c, const struct oom_crash_told *t, cha
 	}
 	next = moved(c, t, way);
 	if ((way < 0 && t->value <= next) || (way > 0 && t->value >= next)) {
-		drop(words, from);
+		oom_words_drop(words, from);
 		return;
 	}
 	/* what a log calls it is no option: the words' own name is */
@@ -287,7 +292,7 @@ static void without_batches(char *words)
 
 	for (size_t i = 0; i < sizeof(smaller) / sizeof(smaller[0]); i++)
 		if ((p = strstr(words, smaller[i])) != NULL)
-			drop(words, p);
+			oom_words_drop(words, p);
 	if ((p = strstr(words, one)) != NULL) {
 		const size_t n = strlen(one) + strspn(p + strlen(one), ", ");
 
@@ -332,6 +337,7 @@ const char *oom_told_words(const struct oom_crash *c, enum oom_lever lever, cons
 	if (!words)
 		return NULL;
 	snprintf(buf, size, "%s", bound(c, lever, words));
+	oom_given_drop(c, buf);
 	/* a training's batch of one is not its evaluation's */
 	if ((c->set & OOM_SET(OOM_LEVER_BATCH)) && !(lever == OOM_LEVER_EVAL_BATCH && c->trains))
 		without_batches(buf);

@@ -16,6 +16,8 @@
 #define TRACE "Traceback (most recent call last):\n"
 #define NEW(tried, total, free, held, idle) "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " tried ". GPU 0 has a total capacity of " total " of which " free \
 					    " is free. Of the allocated memory " held " is allocated by PyTorch, and " idle " is reserved by PyTorch but unallocated.\n"
+#define OLD(tried, total, held, free, reserved) "RuntimeError: CUDA out of memory. Tried to allocate " tried " (GPU 0; " total " total capacity; " held " already allocated; " free \
+						" free; " reserved " reserved in total by PyTorch)\n"
 #define STEP TRACE AT("/l/transformers/trainer.py", "training_step", "loss = self.compute_loss(model, inputs)")
 
 static const struct crash_want want[] = {
@@ -69,6 +71,41 @@ static const struct crash_want want[] = {
 	 "max_num_seqs 1024 -> 512", NULL, NULL, "as many as were allowed"},
 	{"SkyReels-V1#104", "python3 own_generate.py --height 960 --width 736 --num_frames 97\n" NEW("6.28 GiB", "23.64 GiB", "3.82 GiB", "19.00 GiB", "200.00 MiB"), 1,
 	 "--num_frames 97 -> 48 or --height 960 -> 704", NULL, NULL, "a clip has both"},
+	/* ---- what the run has word for word ---- */
+	{"Geometry-Grounded-GS#17", "python train.py -s d --eval --data_device cpu\n" TRACE AT("/w/gaussian-splatting/train.py", "training", "loss.backward()") NEW("514.00 MiB", "10.00 GiB", "0 bytes", "8.50 GiB", "380.00 MiB"), 6,
+	 "--densify_grad_threshold", "--data_device", NULL, "it is on the command line"},
+	{"own", "network:\n  type: \"lora\"\nmodel:\n  quantize: true\n  quantize_te: true\n  low_vram: true\n" TRACE AT("/w/ai-toolkit/jobs/process/BaseSDTrainProcess.py", "run", "loss_dict = self.hook_train_loop(batch)")
+		NEW("54.00 MiB", "23.60 GiB", "33.00 MiB", "22.60 GiB", "200.00 MiB"), 6,
+	 "batch_size 1", "quantize_te", NULL, "keys of a file as well"},
+	{"lit-gpt#553", "python finetune/lora.py --precision bf16-true\nmicro_batch_size: 4\n" TRACE AT("/w/lit-gpt/finetune/lora.py", "train", "fabric.backward(loss)") NEW("172.00 MiB", "23.69 GiB", "89.00 MiB", "22.20 GiB", "600.00 MiB"), 6,
+	 "--quantize bnb.nf4", "with --precision", NULL, "of two options that go together the other is left"},
+	{"pinokio#941", "MPS backend out of memory (MPS allocated: 6.00 GB, other allocations: 3.10 GB, max allowed: 9.07 GB). Tried to allocate 256 bytes on shared pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper "
+			"limit for memory allocations (may cause system failure).\n", 6,
+	 "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0", NULL, NULL, "what a message tells to use is no setting"},
+	{"fish-speech#41", "fine-tuning on recordings of 8 seconds\n" TRACE AT("/w/fish_speech/models/text2semantic/llama.py", "forward", "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)") NEW("2.00 GiB", "31.74 GiB", "1.42 GiB", "28.00 GiB", "1.70 GiB"), 6,
+	 "dense mask", "scaled_dot_product_attention", NULL, "the call that ran"},
+	/* ---- what helps at that place ---- */
+	{"open-r1#475", "model_name_or_path: m/Qwen2.5-7B\nper_device_train_batch_size: 1\n" STEP AT("/l/torch/optim/adamw.py", "_init_group", "state[\"exp_avg_sq\"] = torch.zeros_like(") NEW("130.00 MiB", "79.33 GiB", "75.00 MiB", "77.90 GiB", "400.00 MiB"), 1,
+	 "8bit", "max_length", NULL, "activations are gone when states are made"},
+	{"Matcha-TTS#14", "Reduced batch_size from 32 to 16 to 8 but still got OOM while training\nbatch_size: 8\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.44 GiB. GPU 0 has a total capacty of 79.15 GiB of which 3.01 GiB "
+			  "is free. Process 12113 has 40.20 GiB memory in use. Including non-PyTorch memory, this process has 35.93 GiB memory in use. Of the allocated memory 33.10 GiB is allocated by PyTorch, and 2.30 GiB is reserved by PyTorch "
+			  "but unallocated.\n", 2,
+	 "further than was tried: batch_size 8 -> 4", NULL, NULL, "beside 40 GiB of somebody else's"},
+	{"vllm#16570", "vllm serve own --max-model-len 16384\nValueError: The model's max seq len (16384) is larger than the maximum number of tokens that can be stored in KV cache (528). Try increasing `gpu_memory_utilization` or decreasing "
+		       "`max_model_len` when initializing the engine.\n", 1,
+	 "max_model_len 528 or less", "-> 8192", NULL, "half of 16384 is not what the message says would fit"},
+	{"fairseq#2633", "train.py --max-tokens 1280000 --batch-size 10 --fp16\n| WARNING | fairseq.trainer | OOM: Ran out of memory with exception: CUDA out of memory. Tried to allocate 392.00 MiB (GPU 0; 10.76 GiB total capacity; 8.91 GiB "
+			 "already allocated; 274.56 MiB free; 9.60 GiB reserved in total by PyTorch)\n", 1,
+	 "--max-tokens 1280000 -> 640000", NULL, NULL, "it is the batch of this program"},
+	{"llm-compressor#1483", "NUM_CALIBRATION_SAMPLES = 256\n" TRACE AT("/l/llmcompressor/modifiers/quantization/gptq/gptq_quantize.py", "quantize_weight", "Hinv = torch.cholesky_inverse(H)") NEW("3.26 GiB", "79.15 GiB", "2.51 GiB", "75.10 GiB", "900.00 MiB"), 1,
+	 "NUM_CALIBRATION_SAMPLES 256 -> 128", NULL, NULL, "a script's constant"},
+	{"lmdeploy#3501", "lmdeploy lite auto_awq m --calib-samples 256 --calib-seqlen 1024 --batch-size 1\nmodel.layers.26, samples: 256, max gpu memory: 15.10 GB\n" NEW("7.00 GiB", "23.64 GiB", "6.15 GiB", "17.00 GiB", "20.00 MiB"), 1,
+	 "--calib-samples 256 -> 128", "--batch-size", NULL, "a batch of one still calibrates with 256 samples"},
+	/* ---- what was going on ---- */
+	{"transformers#20348", "I run out of memory while training (with batch size set to 1)\nmodel = WhisperForConditionalGeneration.from_pretrained(\"own\")\nper_device_train_batch_size=1,\n" OLD("26.00 MiB", "23.65 GiB", "22.14 GiB", "20.00 MiB", "22.20 GiB"), 1,
+	 "gradient_checkpointing", NULL, NULL, "of code that is shown, who shows it says which part failed"},
+	{"CBDNet#14", "I just run the test code, but get the error. And then I try the train code, it is ok.\n" OLD("3.83 GiB", "23.65 GiB", "16.60 GiB", "3.37 GiB", "17.70 GiB"), 6,
+	 "evaluation batch", "micro-batch", NULL, "what is ok is not what failed"},
 };
 
 static void test_given(void **state)

@@ -79,7 +79,7 @@ static const struct crash_want want[] = {
 	{"own", "python -m sglang.launch_server --model-path m --chunked-prefill-size 2048\n" TRACE AT("/l/sglang/srt/managers/scheduler.py", "event_loop", "self.run_batch(b)")
 		FULL, 6, "--chunked-prefill-size 2048 -> 1024", "lower, 2048", NULL, "an example of a number is no number to keep"},
 	{"own", "\xe6\x88\x91\xe5\xb0\x86" "batchsize\xe8\xae\xbe\xe7\xbd\xae\xe4\xb8\xba" "8\xe5\xb0\xb1\n" STEP FULL, 1, "batch size 8 -> 4", NULL, NULL, "as people write it: batchsize set to 8"},
-	{"own", "An error when predicting a picture:\n" FULL "{\n \"train_loader\": {\n  \"batch_size\": 4,\n  \"crop_size\": 225\n", 6, "fewer inputs", "->", NULL,
+	{"own", "An error when predicting a picture:\n" FULL "{\n \"train_loader\": {\n  \"batch_size\": 4,\n  \"crop_size\": 225\n", 6, "a smaller inference batch", "->", NULL,
 	 "what it was trained with is nothing to an inference"},
 	{"own", "python show.py --batch-size 32\n" TRACE AT("show.py", "infer", "y = net(x)") FULL, 6, "--batch-size 32 -> 16", NULL, NULL, "its own command is"},
 	/* ---- what is set already ---- */
