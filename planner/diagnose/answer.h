@@ -84,6 +84,7 @@ enum oom_lever {
 	OOM_LEVER_UNLOAD,       /* models that were loaded before and stay */
 	OOM_LEVER_MORE,         /* what is sharded, over more cards */
 	OOM_LEVER_SHAPES,       /* what goes into a loss, where no card holds it */
+	OOM_LEVER_EVAL_HOST,    /* an evaluation's outputs, in the host's memory */
 	OOM_LEVER_MERGE,        /* adapters put into the weights of their base */
 	OOM_LEVERS
 };
@@ -206,6 +207,7 @@ const char *oom_fix_words(const struct oom_crash *c, enum oom_lever l);
 /* fixes_left_out.c: a server that takes a share of the card when it starts, and makes its cache of it; most of the card is
  * this process's own; a lever that changes nothing here; one that the run has already. */
 bool oom_takes_share(const struct oom_crash *c);
+bool oom_beyond_share(const struct oom_crash *c);
 bool oom_mostly_own(const struct oom_crash *c);
 bool oom_few_tokens(const struct oom_crash *c);
 bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum oom_lever l);

@@ -18,7 +18,7 @@ const struct oom_dialect oom_dialects_serving[] = {
 	/* it loads with others' engines: ExLlama, llama.cpp, transformers */
 	{"textgen", "transformers", "text-generation-webui modules/shared.py", "oobabooga/textgen@ed888c71f2",
 	 .say = {L(REQUESTS) = "",
-	  L(CONTEXT) = "--ctx-size (once --max_seq_len, n_ctx) lower, a shorter conversation",
+	  L(CONTEXT) = "--ctx-size lower (once --max_seq_len, --n_ctx), a shorter conversation",
 	  L(KV) = "--ctx-size lower, --cache-type q8_0 or q4_0 (ExLlama q8 to q4)",
 	  L(QUANT) = "a smaller quantisation of the model (fewer bits: exl2/exl3, GGUF Q4_K_M), or --load-in-4bit of a full one",
 	  L(SPREAD) = "--gpu-split 20,7 (ExLlama), --tensor-split 60,40 (llama.cpp) over more GPUs",

@@ -37,6 +37,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(NO_GRAD) = "run it under torch.no_grad() or torch.inference_mode(): otherwise activations are kept for a backward pass",
 	  L(EVAL) = "move each batch's outputs to the host, or reduce them to the metric, instead of collecting them on the GPU",
 	  L(EVAL_BATCH) = "a smaller evaluation batch, under torch.inference_mode(); of images of full size smaller ones, or pieces",
+	  L(EVAL_HOST) = "keep of each batch what the metric needs (predictions, sums), not its logits: those of the whole evaluation set fill the host",
 	  L(SAVE) = "save shards, each rank its own (torch.distributed.checkpoint), or move the state to the host first, instead of gathering all of it on one GPU",
 	  L(MERGE) = "merge on the CPU, where no GPU is needed: the base with device_map=\"cpu\" and in 16 bits, the adapter put on it, then merge_and_unload() and save_pretrained()",
 	  L(LOAD) = "load to the host first (map_location=\"cpu\", or mmap=True) and in 16 bits, and free the state dict before the model is moved",
@@ -109,6 +110,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(GATHER) = "fsdp_transformer_layer_cls_to_wrap: the block's class (fsdp_config), so that one block is whole at a time, or with ZeRO-3 stage3_max_live_parameters and "
 		      "stage3_prefetch_bucket_size lower",
 	  L(EVAL) = "eval_accumulation_steps=1 (outputs go to the host), and preprocess_logits_for_metrics to keep predictions instead of logits",
+	  L(EVAL_HOST) = "preprocess_logits_for_metrics to keep predictions instead of logits, or prediction_loss_only=True, or batch_eval_metrics=True: the logits of the whole evaluation set fill the host",
 	  L(EVAL_BATCH) = "per_device_eval_batch_size=1, bf16_full_eval=True",
 	  L(SAVE) = "with ZeRO-3 stage3_gather_16bit_weights_on_model_save=false, with FSDP fsdp_state_dict_type: SHARDED_STATE_DICT",
 	  L(WORKERS) = "dataloader_num_workers lower, and a streamed dataset instead of one in memory",

@@ -150,6 +150,10 @@ static void of_request(const struct oom_crash *c, enum oom_cause cause, struct o
 		return;
 	if (!(out = oom_evidence_slot(a)))
 		return;
+	if (oom_alone_too_large(c) && total <= 0) {
+		snprintf(out, size, "no card holds %.0f GiB (the largest of 2025 have 288 GB): a batch, a length, a matrix of length x length or a count out of proportion", tried / gib);
+		return;
+	}
 	if (oom_alone_too_large(c)) {
 		snprintf(out, size, "the one tensor asked for is %.1f times what there is: a batch, a length, a matrix of length x length or a count "
 			 "out of proportion (of such a matrix not even a length %.1f times shorter fits)", tried / total, sqrt(tried / total));
@@ -227,7 +231,7 @@ static void beyond_host(const struct oom_crash *c, enum oom_cause cause, struct 
 /* A bar has counted steps before it: what lies there throughout fits, and what differs is the batch. */
 static void after_steps(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
 {
-	char *const out = oom_after_steps(c, work, cause) ? oom_evidence_slot(a) : NULL;
+	char *const out = cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && c->stepped && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) ? oom_evidence_slot(a) : NULL;
 
 	if (out)
 		snprintf(out, sizeof(a->evidence[0]), "steps went through before it: weights, gradients and states fit; this batch was larger (its longest sample), or something is kept from step to step");

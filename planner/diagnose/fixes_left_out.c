@@ -1,10 +1,28 @@
 /* Which levers are left out of an answer: what the run has set already, and what would change nothing for this crash. */
+#include <string.h>
+
 #include "tables.h"
 
 /* A server that takes a share of the card when it starts, and makes its cache of it. */
 bool oom_takes_share(const struct oom_crash *c)
 {
 	return oom_program_of(c)->activity == OOM_ACTIVITY_SERVES && oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_ROOM);
+}
+
+/* More is held than the share that the server was given: it is not the cache, which fits into what the weights leave. */
+bool oom_beyond_share(const struct oom_crash *c)
+{
+	static const char *const shares[] = {"gpu_memory_utilization", "mem_fraction_static"};
+	double share = 0;
+
+	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]) && share <= 0; i++)
+		share = oom_told(c, shares[i]);
+	/* nobody gives it all of the card: by default it is nine tenths or less (vLLM's CacheConfig, SGLang's server_args.py) */
+	if (share <= 0 && oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && (c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_UNKNOWN) &&
+	    (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.97 * (double)c->bytes[OOM_CRASH_TOTAL])
+		return true;
+	/* captured graphs keep theirs outside of it */
+	return share > 0 && c->part != OOM_PART_GRAPHS && c->known[OOM_CRASH_TOTAL] && (double)c->bytes[OOM_CRASH_ALLOCATED] > 1.1 * share * (double)c->bytes[OOM_CRASH_TOTAL];
 }
 
 bool oom_other_card(const struct oom_crash *c)
@@ -118,6 +136,8 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	if (l == OOM_LEVER_LOAD_HOST && c->pinned)
 		return true;
 	/* who has no vocabulary has no logits to speak of */
+	if (l == OOM_LEVER_LOGITS && !c->language && oom_lever_of(c, l) && strstr(oom_lever_of(c, l), "logits"))
+		return true;
 	return (l == OOM_LEVER_LOGITS && (!oom_lever_own(c, OOM_LEVER_LOGITS) || (!c->language && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE)))) ||
 	       /* frames show what ran, and it was no decoder of images */
 	       (l == OOM_LEVER_TILE && (c->traceback || c->part == OOM_PART_SAMPLER || c->part == OOM_PART_NODE || c->part == OOM_PART_ENCODED) && c->part != OOM_PART_IMAGE);

@@ -84,8 +84,10 @@ void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *tex
 
 bool oom_alone_too_large(const struct oom_crash *c)
 {
-	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_TOTAL] && !oom_format_is(c, OOM_FORMAT_PROGRAM) &&
-	       c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL];
+	/* where the card is not said: the largest of 2025 have 288 GB (NVIDIA B300, AMD MI355X) */
+	return c->known[OOM_CRASH_TRIED] && !oom_format_is(c, OOM_FORMAT_PROGRAM) &&
+	       (c->known[OOM_CRASH_TOTAL] ? c->bytes[OOM_CRASH_TRIED] > c->bytes[OOM_CRASH_TOTAL] :
+					    c->bytes[OOM_CRASH_TRIED] > UINT64_C(288000000000) && oom_runtime_is(c, OOM_RUNTIME_TORCH));
 }
 
 bool oom_dwarfs_the_rest(const struct oom_crash *c)

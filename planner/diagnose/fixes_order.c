@@ -40,7 +40,8 @@ static const struct {
 	/* states are made after the weights were read */
 	{CAUSE(HOST_RAM), SETUP, 0, DO(V(HOST), V(LOAD_HOST))},
 	{CAUSE(HOST_RAM), SAVING, 0, DO(V(SAVE), V(HOST))},
-	{CAUSE(HOST_RAM), TRAINING | EVAL, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
+	{CAUSE(HOST_RAM), EVAL, 0, DO(V(EVAL_HOST), V(HOST), V(WORKERS))},
+	{CAUSE(HOST_RAM), TRAINING, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
 	{CAUSE(HOST_RAM), INFERENCE, 0, DO(V(HOST), V(LOAD_HOST))},
 	{CAUSE(HOST_RAM), ANY, 0, DO(V(HOST), V(WORKERS), V(LOAD_HOST))},
 	{CAUSE(EVAL_LOGITS), ANY, 0, DO(V(EVAL), V(EVAL_BATCH))},
@@ -106,6 +107,7 @@ static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(
 static const enum oom_lever of_layers_or_cache[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(KV), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
 /* No vocabulary and no sequence: what grows are the activations of images. */
 static const enum oom_lever of_images[OOM_MAX_LEVERS] = DO(V(BATCH), V(PRECISION), V(LENGTH), V(RECOMPUTE));
+static const enum oom_lever of_drawn[OOM_MAX_LEVERS] = DO(V(BATCH), V(RECOMPUTE), V(LENGTH), V(LOGITS), V(PRECISION), V(OPTIMIZER));
 /* Weights and cache have their share by then: what is captured beside them needs room, or is left out. */
 static const enum oom_lever of_graphs[OOM_MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V(REQUESTS), V(CONTEXT), V(SPREAD));
 /* By the model's name: no batch is small enough for weights, or states, that are larger than the card. */
@@ -114,6 +116,8 @@ static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT),
 static const enum oom_lever of_own_weights[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD));
 static const enum oom_lever of_lent[OOM_MAX_LEVERS] = DO(V(ADAPTER), V(OPTIMIZER), V(RECOMPUTE), V(LENGTH));
 static const enum oom_lever of_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
+/* Told more than one sample: the states are in the way, and the batch as well. */
+static const enum oom_lever of_states_and_batch[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(BATCH), V(ADAPTER), V(RECOMPUTE));
 static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(RECOMPUTE), V(PRECISION), V(LENGTH));
 /* A training that is set up: states and gradients are made beside the weights. */
 static const enum oom_lever of_states_made[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER));
@@ -177,6 +181,9 @@ const char *oom_lever_of(const struct oom_crash *c, enum oom_lever l)
 
 	if (theirs)
 		return theirs;
+	/* a trainer of texts that was given pictures or recordings has no tokenizer's length */
+	if (l == OOM_LEVER_LENGTH && text && task && !c->language && strstr(text, "tokenizer"))
+		return oom_lever_in(task, "torch", l);
 	return !text || !task || c->language || !oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST) || oom_lever_own(c, l) ? text : oom_lever_in(task, "torch", l);
 }
 
@@ -209,22 +216,6 @@ static bool fills_alone(const struct oom_crash *c)
 static bool one_input(const struct oom_crash *c)
 {
 	return oom_task_dialect(c) && c->task != OOM_TASK_GRAPHS && c->task != OOM_TASK_AGENTS && !oom_told_first(c, OOM_ABOUT_BATCH);
-}
-
-/* More is held than the share that the server was given: it is not the cache, which fits into what the weights leave. */
-static bool beyond_share(const struct oom_crash *c)
-{
-	static const char *const shares[] = {"gpu_memory_utilization", "mem_fraction_static"};
-	double share = 0;
-
-	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]) && share <= 0; i++)
-		share = oom_told(c, shares[i]);
-	/* nobody gives it all of the card: by default it is nine tenths or less (vLLM's CacheConfig, SGLang's server_args.py) */
-	if (share <= 0 && oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && (c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_UNKNOWN) &&
-	    (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.97 * (double)c->bytes[OOM_CRASH_TOTAL])
-		return true;
-	/* captured graphs keep theirs outside of it */
-	return share > 0 && c->part != OOM_PART_GRAPHS && c->known[OOM_CRASH_TOTAL] && (double)c->bytes[OOM_CRASH_ALLOCATED] > 1.1 * share * (double)c->bytes[OOM_CRASH_TOTAL];
 }
 
 /* "pipe([prompt] * 5", "num_images_per_prompt=4". */
@@ -278,8 +269,9 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 {
 	const struct oom_program *const p = oom_program_of(c);
 	const bool runs = work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP;
+	const struct oom_crash_told *const batch = oom_told_first(c, OOM_ABOUT_BATCH);
 
-	if (work != OOM_WORK_TRAINING && beyond_share(c))
+	if (work != OOM_WORK_TRAINING && oom_beyond_share(c))
 		return of_weights;
 	/* a batch seldom is what is held beyond the card, and is not where it is one */
 	if (oom_overcommitted(c) && work == OOM_WORK_TRAINING && (c->set & OOM_SET(OOM_LEVER_BATCH)))
@@ -301,7 +293,7 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 	if (work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
 		return of_compiled_steps;
 	if (oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING || work == OOM_WORK_UNKNOWN))
-		return work == OOM_WORK_TRAINING ? of_states : *p->name ? of_weights : of_own_weights;
+		return work == OOM_WORK_TRAINING ? batch && batch->value > 1 ? of_states_and_batch : of_states : *p->name ? of_weights : of_own_weights;
 	return NULL;
 }
 
@@ -319,6 +311,9 @@ static const enum oom_lever *of_step(const struct oom_crash *c)
 	if (c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_GRAPH) &&
 	    (!oom_lever_of(c, OOM_LEVER_ADAPTER) || (!c->language && !oom_lever_own(c, OOM_LEVER_ADAPTER))) && !(c->sharded && oom_lever_own(c, OOM_LEVER_SHARD)))
 		return of_images;
+	/* trainers of what draws have adapters as well */
+	if (c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !c->language && oom_task_dialect(c) && !c->sharded)
+		return of_drawn;
 	return NULL;
 }
 

@@ -50,6 +50,9 @@ static void fix_what_is_seen(const struct oom_asked *q, struct oom_crash_answer 
 	const enum oom_cause cause = q->cause;
 	const bool of_memory = q->of_memory;
 
+	/* of a batch that was told, a part is smaller by as much */
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_alone_too_large(c) && oom_told_first(c, OOM_ABOUT_BATCH) && oom_told_first(c, OOM_ABOUT_BATCH)->value > 1)
+		oom_fix_lever(c, a, "", OOM_LEVER_BATCH);
 	/* one tensor larger than the card: nothing but that tensor helps; of a convolution its part says so */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING))
 		oom_fix_lever(c, a, "", c->phase == OOM_CRASH_TO_DEVICE && c->part != OOM_PART_INPUT ? OOM_LEVER_WIDE : c->part == OOM_PART_LOSS ? OOM_LEVER_SHAPES : OOM_LEVER_LIMIT);

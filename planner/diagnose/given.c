@@ -11,10 +11,10 @@ static bool is(const char *p, size_t m, const char *word)
 	return m == strlen(word) && !memcmp(p, word, m);
 }
 
-/* "True", "1" and nothing behind a flag are one value. */
+/* "True" and nothing behind a flag are one value; "1" may be a count. */
 static bool is_on(const char *value, size_t m)
 {
-	static const char *const words[] = {"", "true", "True", "TRUE", "1", "yes", "on"};
+	static const char *const words[] = {"", "true", "True", "TRUE", "yes", "on"};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (is(value, m, words[i]))
@@ -76,12 +76,12 @@ static bool is_word(const char *p, size_t m)
 /* The value that words give to the option that ends at p; false: they give none, or say which way a number goes. */
 static bool value_behind(char *p, bool dashed, char **value, size_t *m)
 {
-	const bool assigned = *p == '=' && p[1] != ' ', keyed = *p == ':' && p[1] == ' ', spaced = *p == ' ';
+	const bool wide = !strncmp(p, " = ", 3), assigned = wide || (*p == '=' && p[1] != ' '), keyed = *p == ':' && p[1] == ' ', spaced = *p == ' ';
 
 	*value = p;
 	*m = 0;
 	if (assigned || keyed || (spaced && dashed)) {
-		char *q = p + 1 + keyed;
+		char *q = p + 1 + keyed + 2 * wide;
 
 		q += *q == '"' || *q == '\'';
 		for (*value = q; of_value(q[*m]); ++*m)
@@ -116,6 +116,9 @@ static void take_out(char *words, char *from, char *to)
 		memmove(from, to + n, strlen(to + n) + 1);
 	else
 		oom_words_drop(words, from);
+	/* "--sdpa or", of which the other is taken out */
+	for (size_t end = strlen(words); end > 3 && (!strcmp(words + end - 3, " or") || !strcmp(words + end - 4, " and") || !strcmp(words + end - 1, ",")); end = strlen(words))
+		words[end - (words[end - 1] == ',' ? 1 : words[end - 1] == 'r' ? 3 : 4)] = 0;
 }
 
 void oom_given_drop(const struct oom_crash *c, char *words)

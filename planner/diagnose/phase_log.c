@@ -215,6 +215,22 @@ static bool running_bar(const char *line, const char *end)
 		oom_text_find(line, end, "examples/s")) && !oom_text_find(line, end, "100%");
 }
 
+/* "step: 1310/2000000", "Iteration 4900": a log's own count, and not the third of a setup. */
+static bool counts_steps(const char *begin, const char *end)
+{
+	static const char *const words[] = {"tep ", "tep: ", "teration ", "teration: "};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {
+			const char *const q = p + strlen(words[i]);
+
+			/* "max_step 500" is an option */
+			if (p > begin && (p - 1 == begin || !strchr("_-", p[-2])) && q < end && *q >= '1' && *q <= '9' && strtod(q, NULL) >= 10)
+				return true;
+		}
+	return false;
+}
+
 /* " 3237/16700 [3:34:12<": a bar of many steps that is past its second; what is read or made ready has other words before it. */
 static bool past_second_step(const char *begin, const char *end)
 {
@@ -229,7 +245,7 @@ static bool past_second_step(const char *begin, const char *end)
 		if (from && strtod(from, NULL) >= 2 && strtod(slash, NULL) >= 50 && !oom_text_find(line, p, "oad") && !oom_text_find(line, p, "Map") && !oom_text_find(line, p, "oken"))
 			return true;
 	}
-	return false;
+	return counts_steps(begin, end);
 }
 
 /* A progress bar that was cut short, on the message's own line or right above it. */

@@ -73,7 +73,7 @@ static bool is(const char *word, const char *row)
 /* "create_graph=True", a captured "cuda_graph" and the allocator's "expandable_segments" are no data of anybody's. */
 static bool of_torch(const char *from, const char *word)
 {
-	static const char *const before[] = {"create_", "retain_", "cuda_", "expandable_"};
+	static const char *const before[] = {"create_", "retain_", "cuda_", "expandable_", "num_", "num-", "n_", "n"};
 
 	for (size_t i = 0; i < COUNT(before); i++) {
 		const size_t n = strlen(before[i]);
@@ -99,7 +99,7 @@ static void read_words(const char *from, const char *to, uint64_t seen[2])
 	for (const char *p = from; p < to;) {
 		p = next_word(p, to, word, &n);
 		/* a graphics card is no graph */
-		if (((!strcmp(word, "graph") || !strcmp(word, "segments")) && of_torch(from, p - n)) || (!strcmp(word, "graph") && in_prose(from, p - n, p, to)) ||
+		if (((!strcmp(word, "graph") || !strcmp(word, "segments") || !strcmp(word, "nodes")) && of_torch(from, p - n)) || (!strcmp(word, "graph") && in_prose(from, p - n, p, to)) ||
 		    !strncmp(word, "graphic", 7))
 			continue;
 		for (size_t i = 0; n > 1 && i < COUNT(words); i++)

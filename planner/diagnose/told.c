@@ -45,6 +45,8 @@ static const struct {
 	{"n_ctx", NULL, 256, 0},
 	/* as llama.cpp prints them */
 	{"n_ctx", "c", 256, 0},
+	{"n_ctx", "ctx_size", 256, 0},
+	{"max_seq_len", "ctx_size", 256, 0},
 	{"num_ctx", NULL, 256, 0},
 	{"OLLAMA_CONTEXT_LENGTH", "num_ctx", 256, 0},
 	{"c", NULL, 256, 0},

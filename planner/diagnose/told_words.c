@@ -239,6 +239,14 @@ static bool is_about(enum oom_lever lever, enum oom_told_about about)
 	return false;
 }
 
+/* "model.encode(texts, batch_size=64)": the line that failed was told so itself. */
+static bool stands_in_line(const struct oom_crash *c, const struct oom_crash_told *t)
+{
+	const char *const at = strstr(c->own_line, t->name);
+
+	return at && at[strlen(t->name)] == '=';
+}
+
 static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_lever lever)
 {
 	const struct oom_crash_told *t = NULL;
@@ -247,7 +255,7 @@ static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_
 		for (size_t k = 0; abouts[i].lever == lever && (!t || moved(c, t, -1) >= t->value) && k < 3; k++)
 			t = abouts[i].about[k] == OOM_ABOUT_ELSE ? t : oom_told_first(c, abouts[i].about[k]);
 	/* a printed configuration may be the one it was trained with; a command is this run's, and so is what the line reads */
-	if (t && !oom_told_same(t->name, strlen(t->name), line_name(c)) && (lever == OOM_LEVER_REQUESTS || lever == OOM_LEVER_CONTEXT || lever == OOM_LEVER_MAPS) && *t->name != '-' && !strchr(t->name, ' '))
+	if (t && !oom_told_same(t->name, strlen(t->name), line_name(c)) && !stands_in_line(c, t) && (lever == OOM_LEVER_REQUESTS || lever == OOM_LEVER_CONTEXT || lever == OOM_LEVER_MAPS) && *t->name != '-' && !strchr(t->name, ' '))
 		return NULL;
 	return t;
 }
@@ -290,9 +298,16 @@ static void without_batches(char *words)
 	static const char one[] = "where it is one already";
 	char *p;
 
-	for (size_t i = 0; i < sizeof(smaller) / sizeof(smaller[0]); i++)
-		if ((p = strstr(words, smaller[i])) != NULL)
-			oom_words_drop(words, p);
+	for (size_t i = 0; i < sizeof(smaller) / sizeof(smaller[0]); i++) {
+		if ((p = strstr(words, smaller[i])) == NULL)
+			continue;
+		oom_words_drop(words, p);
+		/* what tied the last of a list to the others */
+		if ((p = strstr(words, ", or free memory")) != NULL) {
+			*p = ';';
+			memmove(p + 2, p + 5, strlen(p + 5) + 1);
+		}
+	}
 	if ((p = strstr(words, one)) != NULL) {
 		const size_t n = strlen(one) + strspn(p + strlen(one), ", ");
 

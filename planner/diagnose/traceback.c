@@ -79,9 +79,15 @@ bool oom_traceback(const char *begin, const char *at, const char *end, struct oo
 		s->to = end;
 		return true;
 	}
-	for (size_t i = 0; i < COUNT(marks); i++)
-		if (oom_text_find(s->from, at, marks[i]))
+	for (size_t i = 0; i < COUNT(marks); i++) {
+		const char *const mark = oom_text_find(s->from, at, marks[i]);
+
+		/* a command and its options stand above the first frame */
+		if (mark && i == 0)
+			s->from = oom_line_begin(s->from, mark);
+		if (mark)
 			return true;
+	}
 	/* a debugger, and ranks that print as they die, show the message first */
 	if (!ends_in_another(s->to, end) && (oom_text_find(s->to, end, "File \"") || oom_text_find(s->to, end, heads[0]) ||
 					   oom_text_find(s->to, end, "\xe2\x9d\xb1 ") || oom_text_find(s->to, end, "---> "))) {

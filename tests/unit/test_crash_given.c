@@ -106,6 +106,36 @@ static const struct crash_want want[] = {
 	 "gradient_checkpointing", NULL, NULL, "of code that is shown, who shows it says which part failed"},
 	{"CBDNet#14", "I just run the test code, but get the error. And then I try the train code, it is ok.\n" OLD("3.83 GiB", "23.65 GiB", "16.60 GiB", "3.37 GiB", "17.70 GiB"), 6,
 	 "evaluation batch", "micro-batch", NULL, "what is ok is not what failed"},
+	/* ---- a command above its frames, and what it was told ---- */
+	{"SVD_Xtend#39", "accelerate launch train_svd.py --per_gpu_batch_size=1 --width=1280 --mixed_precision=\"fp16\" --validation_steps=200 --use_8bit_adam --use_ema\n" AT("/w/train_svd.py", "main", "accelerator.backward(loss)")
+			 NEW("3.96 GiB", "79.15 GiB", "2.80 GiB", "73.60 GiB", "2.10 GiB"), 1,
+	 "without --use_ema", "eval_batch", NULL, "how often it validates is no frame of a validation"},
+	{"Vista#57", "python train.py --num_nodes 1 --n_devices 1\n  params:\n    num_frames: 2\n    use_checkpoint: True\n" TRACE AT("/w/Vista/train.py", "<module>", "trainer.fit(model, data)") OLD("50.00 MiB", "47.54 GiB", "46.10 GiB", "38.00 MiB", "46.70 GiB"), 6,
+	 "autocast", "neighbours", "gradient checkpointing", "nodes of a launcher are no graph's"},
+	{"Megatron-LM#606", "pretrain_gpt.py --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --micro-batch-size 1 --bf16\n" TRACE AT("/w/megatron/optimizer/optimizer.py", "__init__", "main_param = param.detach().clone().float()")
+			    OLD("172.00 MiB", "39.39 GiB", "37.60 GiB", "64.00 MiB", "37.80 GiB"), 2,
+	 "more --tensor-model-parallel-size", NULL, NULL, "one of it is no more of it"},
+	{"diffusion-pipe#450", "micro_batch_size_per_gpu = 1\nactivation_checkpointing = \"unsloth\"\ntransformer_dtype = \"float8\"\ntype = \"lora\"\n" TRACE AT("/diffusion-pipe/train.py", "<module>", "metrics = model_engine.train_batch(it)") AT("/l/deepspeed/runtime/pipe/engine.py", "train_batch", "self._exec_schedule(sched)")
+			       NEW("112.00 MiB", "11.99 GiB", "0 bytes", "10.80 GiB", "310.00 MiB"), 6,
+	 "frame_buckets", "float8", "gradient checkpointing", "keys of TOML"},
+	{"own", "tune run full_finetune_distributed batch_size=64 gradient_accumulation_steps=1\n" NEW("31.31 GiB", "21.99 GiB", "8.60 GiB", "11.80 GiB", "1.10 GiB"), 1,
+	 "batch_size 64 -> 32", NULL, NULL, "half of 31.31 fits 21.99"},
+	{"NeMo-RL#366", "SFT Llama-3.1-8B\nuv run run_sft.py policy.train_micro_batch_size=8\n" TRACE AT("/opt/nemo_rl/models/policy/dtensor_policy_worker.py", "train", "loss.backward()") NEW("15.66 GiB", "79.10 GiB", "13.90 GiB", "61.40 GiB", "2.10 GiB"), 3,
+	 "policy.train_micro_batch_size 8 -> 4", NULL, NULL, "states in the way are no reason to leave a batch of eight"},
+	{"own", "embedding of documents\n" TRACE AT("/app/index.py", "embed", "out = model.encode(texts, batch_size=64, max_length=8192)") NEW("16.00 GiB", "23.69 GiB", "14.50 GiB", "8.50 GiB", "400.00 MiB"), 1,
+	 "batch_size 64 -> 32", NULL, NULL, "the line that failed says it itself"},
+	{"textgen#6922", "text-generation-webui: python server.py --loader ExLlamav3_HF --n_ctx 56320\n" TRACE AT("/w/text-generation-webui/modules/exllamav3_hf.py", "__call__", "logits = self.ex_model.forward(ids)") NEW("2.49 GiB", "23.59 GiB", "1.88 GiB", "20.30 GiB", "500.00 MiB"), 1,
+	 "--n_ctx 56320 -> 28160", "-> 28160)", NULL, "an option by its older name"},
+	/* ---- what the size or the count says ---- */
+	{"DiffSynth-Studio#300", "HunyuanVideo in DiffSynth on a V100\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1263.35 GiB.\n", 2,
+	 "matrix", NULL, "no card holds 1263 GiB", "the largest card of 2025 has 288 GB"},
+	{"gns#10", "Training step: 1310/2000000. Loss: 0.03\n" TRACE AT("/w/gns/train.py", "train", "loss.backward()") OLD("742.00 MiB", "15.75 GiB", "13.50 GiB", "600.00 MiB", "14.00 GiB"), 6,
+	 "", NULL, "steps went through before it", "a log's own count"},
+	{"transformers#8476", "per_device_eval_batch_size=16,\n" TRACE AT("/l/transformers/trainer_pt_utils.py", "nested_concat", "return torch.cat((tensors, new_tensors), dim=0)")
+			      "RuntimeError: [enforce fail at CPUAllocator.cpp:64] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 19247333376 bytes. Error code 12 (Cannot allocate memory)\n", 2,
+	 "preprocess_logits_for_metrics", NULL, NULL, "what an evaluation collects fills the host"},
+	{"Video-R1#15", "per_device_train_batch_size=1\n" STEP AT("/l/transformers/models/qwen2_5_vl/modeling_qwen2_5_vl.py", "forward", "a = F.scaled_dot_product_attention(q, k, v, m)") NEW("131.22 GiB", "79.33 GiB", "1.27 GiB", "54.80 GiB", "22.40 GiB"), 1,
+	 "chunks; free memory", "or free memory", NULL, "a list without its last"},
 };
 
 static void test_given(void **state)
