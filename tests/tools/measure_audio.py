@@ -9,7 +9,8 @@ import torch
 import transformers
 
 import measure_images as images
-from measure_images import FEATURES, IMAGE, M, TEXT, tokens
+from image_batches import FEATURES, IMAGE, tokens
+from measure_images import M, TEXT
 
 FRAMES, MELS = 200, 80                          # of a window; bins of a frame
 SECONDS = (2, 2, 2, 3)                          # of audio, of each step

@@ -10,7 +10,8 @@ from torch.utils._mode_utils import no_dispatch
 
 import measure_images as images
 import fakecuda
-from measure_images import AXES, CLIP, DEEP, GRID, IMAGE, PATCH, SIDE, SPARSE, VIT, cut, flat, model, pixels, tokens
+from image_batches import GRID, IMAGE, PATCH, SIDE, SIDES, cut, flat, known, pixels, squares, tiled, tokens
+from measure_images import AXES, CLIP, DEEP, SPARSE, VIT, model
 
 
 # ---- values that are known ----
@@ -32,7 +33,7 @@ def ones_are_known():
     decided = masks._ignore_bidirectional_mask_sdpa
 
     def ignore(mask, *a, **kw):
-        values = images.known(mask) if mask is not None else None
+        values = known(mask) if mask is not None else None
         with no_dispatch():
             hides_nothing = values is not None and bool(values.all())
         return hides_nothing or decided(mask, *a, **kw)
@@ -76,7 +77,7 @@ def patches(cfg, b, s, n, dt):
 
 def encoded(cfg, b, s, n, dt):
     """Features in the text of an encoder (Florence 2), of a map a 32nd of the image's side, and their mean."""
-    side = images.SIDES["florence2"]
+    side = SIDES["florence2"]
     return pixels(tokens(b, s, n, (side // 32) ** 2 + 1), dt, b * n, 3, side, side)
 
 
@@ -107,7 +108,7 @@ def moving():
           dict(DEEP, model_type="qwen3_omni_moe_vision_encoder", deepstack_visual_indexes=[0, 1],
                num_position_embeddings=64), audio_config=OMNI, audio_token_id=2005, image_token_id=IMAGE, video_token_id=2002,
           vision_start_token_id=2003, audio_start_token_id=2006)
-    model("llava_next_video", images.tiled, dict(model_type="llama"), CLIP, image_grid_pinpoints=[[SIDE, SIDE]], **BOTH)
+    model("llava_next_video", tiled, dict(model_type="llama"), CLIP, image_grid_pinpoints=[[SIDE, SIDE]], **BOTH)
     model("video_llava", stills, dict(model_type="llama"), CLIP, video_token_index=2002, **BOTH)
 
 
@@ -125,7 +126,7 @@ def asked():
 def windowed():
     sees = dict(hidden_size=192, num_hidden_layers=3, num_attention_heads=4, image_size=256, patch_size=16, mlp_dim=384,
                 output_channels=64, window_size=4, global_attn_indexes=[1])
-    model("pp_chart2table", images.squares(16, 256), dict(model_type="qwen2"), dict(sees, model_type="got_ocr2_vision"), **BOTH)
+    model("pp_chart2table", squares(16, 256), dict(model_type="qwen2"), dict(sees, model_type="got_ocr2_vision"), **BOTH)
 
 
 def mapped():
