@@ -37,6 +37,7 @@ struct oom_plan {
 	int64_t tgt_len;            /* decoder tokens of an encoder-decoder; 0 = seq_len */
 	int64_t image_size;         /* pixels per side; 0 = the config's */
 	int64_t images;             /* images per sample of a vision-language model; 0 = text only */
+	int64_t video_frames;       /* frames of a video per sample of a vision-language model; 0 = none */
 	int64_t audio_seconds;      /* seconds of audio per sample of a speech-language model; 0 = text only */
 	int64_t num_labels;         /* classes of a classification head; 0 = the config's */
 	int64_t num_layers;         /* depth override; 0 = the config's */

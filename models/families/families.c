@@ -73,6 +73,8 @@ struct oom_val oom_family_step(const struct oom_family *f, struct oom_tape *t,
 
 	if (t->plan->audio_seconds > 0 && !a->vlm && !a->frame && !t->warning)
 		t->warning = "audio is not counted for this model type: a run on it takes more";
+	if (t->plan->video_frames > 0 && !a->vlm && !t->warning)
+		t->warning = "video is not counted for this model type: a run on it takes more";
 	if (t->plan->images > (t->task == OOM_TASK_IMAGE_CLS) && !a->vlm && !t->warning)
 		t->warning = "images are not counted for this model type: a run on them takes more";
 	return loss;

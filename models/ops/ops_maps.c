@@ -109,9 +109,9 @@ static struct oom_map pool(struct oom_tape *t, const char *op, struct oom_map m,
 		oom_node_edge(t, node, m.x);
 		oom_node_save(t, node, m.x);
 	}
-	y = oom_new(t, op, t->m_b, (struct oom_dim){n, NULL}, (enum oom_dtype)m.x.dt);
+	y = oom_new(t, op, m.x.mono, (struct oom_dim){n, NULL}, (enum oom_dtype)m.x.dt);
 	if (indices)
-		at = oom_new(t, "pool indices", t->m_b, (struct oom_dim){n, NULL}, OOM_I64);
+		at = oom_new(t, "pool indices", m.x.mono, (struct oom_dim){n, NULL}, OOM_I64);
 	if (rg) {
 		y = oom_node_out(t, node, 0, y);
 		if (indices)

@@ -215,6 +215,47 @@ static void images_beside_audio(void **state)
 	}
 }
 
+/* Frames of a video: pairs of them are an image to Qwen's tower, LLaVA-NeXT-Video keeps a quarter of an image's features and
+ * OneVision as many and one newline (the lengths that a sequence must have; tests/accuracy/videos.csv holds the bytes); other types
+ * say that video is not counted, text models too. */
+static void frames_of_videos(void **state)
+{
+	static const struct {
+		const char *type;
+		const char *tokens;     /* of eight frames of 112 pixels; NULL: not counted */
+	} cases[] = {
+		{"qwen2_5_vl\", \"vision_config\": {\"out_hidden_size\": 8192}, \"_\": \"", " 64 tokens (4 x 16)"},
+		{"qwen2_vl\", \"vision_config\": {\"hidden_size\": 8192}, \"_\": \"", " 64 tokens (4 x 16)"},
+		{"internvl", "128 tokens (8 x 16)"}, {"llava_next_video", "128 tokens (8 x 16)"}, {"llava", NULL}, {"gemma3", NULL},
+		{"qwen2_audio", NULL}, {"llama", NULL},
+	};
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = small();
+		char json[120];
+
+		p.precision = OOM_BF16;
+		p.video_frames = 8;
+		p.image_size = 112;
+		p.seq_len = cases[i].tokens ? 16 : 512;
+		snprintf(json, sizeof(json), "{\"model_type\": \"%s\"}", cases[i].type);
+		if (cases[i].tokens) {
+			assert_int_equal(price(json, &p, &e, &err), OOM_ERR_INVALID);
+			if (!strstr(err.text, cases[i].tokens))
+				fail_msg("%s: \"%s\"", cases[i].type, err.text);
+			p.seq_len = 512;
+			e = must(json, &p);
+			assert_string_equal(e.warning, "");
+		} else {
+			e = must(json, &p);
+			assert_non_null(strstr(e.warning, "video is not counted for this model type"));
+		}
+	}
+}
+
 static void audio_needs_room(void **state)
 {
 	struct oom_plan p = small();
@@ -301,6 +342,7 @@ int main(void)
 		cmocka_unit_test(what_is_counted),
 		cmocka_unit_test(factored_kernels),
 		cmocka_unit_test(images_beside_audio),
+		cmocka_unit_test(frames_of_videos),
 		cmocka_unit_test(audio_needs_room),
 		cmocka_unit_test(images_of_other_models),
 		cmocka_unit_test(refusals),

@@ -41,17 +41,32 @@ static const struct {
 
 /* ---- reading ---- */
 
+/* Images of a sample, and among them frames of a video: towers that take two frames a patch see pairs of them, each attended
+ * to by itself (get_vision_cu_seqlens repeats a frame's patches grid_t times). */
+static uint64_t pictures_of(struct oom_emit *e)
+{
+	const struct oom_plan *p = e->t->plan;
+	const uint64_t images = p->images > 0 ? (uint64_t)p->images : 0, frames = p->video_frames > 0 ? (uint64_t)p->video_frames : 0;
+	uint64_t fold;
+
+	if (!frames || !(e->v->kind->flags & OOM_VLM_FILMS))
+		return images;
+	fold = oom_read_count_or(&e->part[1], "temporal_patch_size", 1);
+	return images + (frames + fold - 1) / (fold ? fold : 1);
+}
+
 static struct oom_emit emission(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct oom_vlm *v = a->vlm;
-	struct oom_emit e = {
-		.t = t, .a = a, .v = v, .outer = v->outer,
-		.images = (v->kind->flags & OOM_VLM_AUDIO ? t->plan->audio_seconds : t->plan->images) > 0 ||
-			  (v->kind->flags & OOM_VLM_HEARS && t->plan->audio_seconds > 0)};
+	const unsigned flags = v->kind->flags;
+	struct oom_emit e = {.t = t, .a = a, .v = v, .outer = v->outer};
 
 	for (size_t i = 0; i < v->n_parts; i++)
 		e.part[i] = v->part[i].rd;
-	e.m_images = oom_len_const(t, t->m_b, t->plan->images > 0 ? (uint64_t)t->plan->images : 1);
+	e.pictures = pictures_of(&e);
+	e.images = flags & OOM_VLM_AUDIO ? t->plan->audio_seconds > 0 :
+					   e.pictures || (flags & OOM_VLM_HEARS && t->plan->audio_seconds > 0);
+	e.m_images = oom_len_const(t, t->m_b, e.pictures ? e.pictures : 1);
 	return e;
 }
 
@@ -196,9 +211,10 @@ static void parse(struct oom_arch *a)
 
 /* A prompt has one placeholder per feature, so that it is at least as long as its images.  Features whose
  * number follows from the text are none of images. */
-static void check_length(struct oom_tape *t, struct oom_val f, uint64_t width)
+static void check_length(struct oom_emit *e, struct oom_val f, uint64_t width)
 {
-	const uint64_t images = t->plan->images > 0 ? (uint64_t)t->plan->images : 1,
+	struct oom_tape *t = e->t;
+	const uint64_t images = e->pictures ? e->pictures : 1,
 		       rows = oom_mono_eval(t, f.mono, 1, t->val_s, t->val_t),
 		       tokens = width && rows <= UINT32_MAX && f.width <= UINT32_MAX ? rows * f.width / width : 0;
 
@@ -263,7 +279,7 @@ static struct oom_val merge(struct oom_tape *t, void *ctx, struct oom_val x)
 	f = oom_op_cast(t, f, (enum oom_dtype)x.dt);
 	if (flags & OOM_VLM_LIST)
 		f = oom_op_copy(t, "cat", f);
-	check_length(t, f, d.n);
+	check_length(e, f, d.n);
 	f = e->features = oom_name(e->output, f);
 	x = scattered(e, x, f);
 	if (flags & OOM_VLM_FLATLY)
@@ -314,7 +330,7 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		t->merge = merge;
 		/* cppcheck-suppress autoVariables ; given up below, before this returns */
 		t->merge_ctx = &e;
-		t->token_types = flags & (OOM_VLM_TYPES | OOM_VLM_KINDS) && (t->plan->images > 0 || !(flags & OOM_VLM_HEARS));
+		t->token_types = flags & (OOM_VLM_TYPES | OOM_VLM_KINDS) && (e.pictures || !(flags & OOM_VLM_HEARS));
 		t->typed_mask = flags & OOM_VLM_TYPES;
 		if (!(flags & OOM_VLM_EXACT))
 			t->warning = flags & OOM_VLM_AUDIO ?
@@ -330,6 +346,8 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 	if (flags & OOM_VLM_AUDIO ? t->plan->images > 0 : t->plan->audio_seconds > 0 && !(flags & OOM_VLM_HEARS))
 		t->warning = flags & OOM_VLM_AUDIO ? "images are not counted for this model type: the run takes more" :
 						     "audio is not counted for this model type: the run takes more";
+	if (t->plan->video_frames > 0 && !(flags & OOM_VLM_FILMS))
+		t->warning = "video is not counted for this model type: the run takes more";
 	t->scope = "";
 	t->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
 	loss = oom_family_step(v->text, t, a);

@@ -3,6 +3,7 @@
  * models/{llava,llava_next,vipllava,video_llava,mistral3,lighton_ocr,...}/modeling_*.py. */
 #include <string.h>
 
+#include "blocks/image.h"
 #include "projector.h"
 #include "weights.h"
 
@@ -78,22 +79,70 @@ struct oom_val oom_without_class(struct oom_emit *e, struct oom_val x)
 
 struct llava {
 	bool newline;                   /* a token between tiles */
-	bool video;                     /* a second tower of the image tower's config */
+	bool video;                     /* a second tower of the image tower's config, for videos (Video-LLaVA) */
 	bool vip;                       /* a norm, always biases, and a key of its own */
+	/* a video's features are pooled: before the projector (LLaVA-NeXT-Video), or behind it (OneVision) */
+	bool pools_first, pools_last;
 };
+
+/* Whether the step's pictures are a video's.  Beside images the two are run apart; what is counted is one run of both, each
+ * picture an image, which is more. */
+static bool films(const struct oom_emit *e)
+{
+	return e->merged && e->t->plan->video_frames > 0 && e->t->plan->images <= 0;
+}
+
+/* LlavaNextVideoPooler: stride x stride patches to one.  The rows of the pool's output lie as they are wanted. */
+static struct oom_val pooled_first(struct oom_emit *e, struct oom_val x)
+{
+	const uint64_t n = oom_mono_now(e->t, e->m_len), stride = oom_read_count_or(&e->outer, "spatial_pool_stride", 2);
+	struct oom_map m = {.c = x.width};
+	struct oom_tape *t = e->t;
+
+	for (m.h = 1; (m.h + 1) * (m.h + 1) <= n; m.h++)
+		;
+	m.w = m.h;
+	if (!stride || stride > m.h)
+		return x;
+	m.x = oom_op_view(t, x, e->m_images, (struct oom_dim){x.width * m.h * m.w, "hidden_size * patches"});
+	m = oom_avg_pool(t, m, stride, stride, 0);
+	oom_tower_tokens(e, m.h * m.w);
+	return oom_op_view(t, m.x, e->m_tokens, (struct oom_dim){m.c, "hidden_size"});
+}
+
+/* apply_pooling: a bilinear interpolation to half of each side, whose rows are copied to those of a video; and a newline
+ * behind them (LlavaOnevisionModel.forward). */
+static struct oom_val pooled_last(struct oom_emit *e, struct oom_val x, struct oom_val line)
+{
+	const uint64_t n = oom_mono_now(e->t, e->m_len), frames = (uint64_t)e->t->plan->video_frames;
+	const struct oom_dim d = {x.width, x.text};
+	struct oom_tape *t = e->t;
+	uint64_t side = 1, half;
+
+	while ((side + 1) * (side + 1) <= n)
+		side++;
+	half = (side + 1) / 2;
+	x = oom_op_copy(t, "contiguous", x);
+	oom_tower_tokens(e, half * half);
+	x = oom_op_expand_copy(t, x, e->m_tokens, d);   /* interpolate */
+	x = oom_op_copy(t, "reshape", x);
+	line = oom_op_expand_copy(t, line, t->m_b, d);  /* repeat */
+	e->m_tokens = oom_len_const(t, t->m_b, half * half * frames + 1);
+	return oom_op_cat_into(t, x, line, e->m_tokens, d);
+}
 
 static struct oom_val llava(struct oom_emit *e, struct llava kind)
 {
 	const char *key = kind.vip ? "vision_feature_layers" : "vision_feature_layer", *selected;
 	const uint64_t d = e->a->d_model, layers = oom_feature_layers(e, key);
-	const bool bias = kind.vip || oom_read_bool(&e->outer, "multimodal_projector_bias", true);
+	const bool bias = kind.vip || oom_read_bool(&e->outer, "multimodal_projector_bias", true), film = films(e);
 	const enum oom_act act = oom_projector_act(e);
 	const bool merged = e->merged;
 	struct oom_weights idle;
 	struct oom_tower w;
-	struct oom_val x;
+	struct oom_val x, line = oom_none();
 
-	if (kind.video) {               /* which a step on images does not run */
+	if (kind.video) {               /* which a step on images does not run; one on videos, not the other */
 		e->merged = false;
 		oom_weights_begin(e->t, &idle);
 		oom_tower_weights(e, 1, &w);
@@ -102,20 +151,23 @@ static struct oom_val llava(struct oom_emit *e, struct llava kind)
 	}
 	oom_tower_read(&w, &e->part[1], e->v->part[1].type);
 	oom_used_layers(e, &w, key, -2);
-	w.joins = kind.newline;
+	w.joins = kind.newline && !film;
 	x = oom_tower_run(e, &w);
 	selected = oom_read_string(&e->outer, "vision_feature_select_strategy", "default");
-	if (w.class_token && strcmp(selected, "full"))
+	if (w.class_token && strcmp(selected, "full") && !(kind.video && film))
 		x = oom_without_class(e, x);
 	e->t->scope = "model";
 	e->t->selection.part = OOM_PART_TEXT;   /* in neither of the two */
 	if (kind.newline)
-		oom_param(e->t, "image_newline", 0, d, 0);
+		line = oom_param(e->t, "image_newline", 0, d, 0);
 	e->t->selection.part = OOM_PART_TOWER;
 	x = oom_side_by_side(e->t, x, layers);
+	if (film && kind.pools_first)
+		x = pooled_first(e, x);
 	if (kind.vip)
 		x = oom_project_norm(e, OOM_NORM_LAYER, "projector_layernorm", x);
-	return oom_project_twice(e, "linear_1", "linear_2", act, x, d, bias);
+	x = oom_project_twice(e, "linear_1", "linear_2", act, x, d, bias);
+	return film && kind.pools_last ? pooled_last(e, x, line) : x;
 }
 
 struct oom_val oom_emit_llava(struct oom_emit *e)
@@ -126,6 +178,16 @@ struct oom_val oom_emit_llava(struct oom_emit *e)
 struct oom_val oom_emit_llava_newline(struct oom_emit *e)
 {
 	return llava(e, (struct llava){.newline = true});
+}
+
+struct oom_val oom_emit_next_video(struct oom_emit *e)
+{
+	return llava(e, (struct llava){.newline = true, .pools_first = true});
+}
+
+struct oom_val oom_emit_onevision(struct oom_emit *e)
+{
+	return llava(e, (struct llava){.newline = true, .pools_last = true});
 }
 
 struct oom_val oom_emit_video_llava(struct oom_emit *e)

@@ -217,7 +217,7 @@ static struct oom_val hear(struct oom_emit *e, const struct ears *h)
 static struct oom_val omni(struct oom_emit *e, bool planes)
 {
 	struct oom_tape *t = e->t;
-	const bool merged = e->merged, hears = merged && t->plan->audio_seconds > 0, sees = merged && t->plan->images > 0;
+	const bool merged = e->merged, hears = merged && t->plan->audio_seconds > 0, sees = merged && e->pictures;
 	struct oom_weights idle;
 	struct oom_val heard = oom_none(), x;
 	struct ears h;

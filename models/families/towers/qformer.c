@@ -126,7 +126,7 @@ static struct oom_val embedded(struct oom_frame *caller, struct oom_emit *e, str
 	struct oom_tape *t = e->t;
 	struct oom_frame f = {.t = t};
 	const uint64_t n = oom_mono_now(t, l->queries.one);
-	const uint64_t given = e->merged ? (uint64_t)t->plan->images : 0, texts = video ? (given + FRAMES - 1) / FRAMES : given;
+	const uint64_t given = e->merged ? e->pictures : 0, texts = video ? (given + FRAMES - 1) / FRAMES : given;
 	const bool cut = oom_cond_above(t, t->m_s, l->places);
 	struct oom_val ids, place, x;
 

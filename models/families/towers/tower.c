@@ -212,8 +212,8 @@ static struct oom_val patch_rows(struct oom_emit *e, const struct oom_tower *w, 
 	struct oom_val x = oom_pixel_values(t, e->m_images, n * cut), token = oom_none();
 
 	if (e->merged) {
-		t->pixels += (uint64_t)t->plan->images * n * cut;
-		t->pixel_mask += w->selects ? (uint64_t)t->plan->images * n * w->patch * w->patch : 0;
+		t->pixels += e->pictures * n * cut;
+		t->pixel_mask += w->selects ? e->pictures * n * w->patch * w->patch : 0;
 	}
 	t->scope = "embeddings";
 	if (w->selects || w->joins)             /* pixel_values[real_images_inds]; torch.cat(_pixel_values_list) */
@@ -286,7 +286,7 @@ static void tell_layers(struct oom_frame *f, struct oom_emit *e, const struct oo
 						     t->plan->attn == OOM_ATTN_SDPA ? OOM_U8 : (enum oom_dtype)dt));
 	if (!w->joined)
 		return;
-	l->m_len = oom_len_const(t, t->m_b, (e->images ? (uint64_t)t->plan->images : 1) * n);
+	l->m_len = oom_len_const(t, t->m_b, (e->pictures ? e->pictures : 1) * n);
 	if (t->plan->attn != OOM_ATTN_FLASH)
 		l->mask = oom_new(t, "block attention mask", oom_mono_mul(t, l->m_len, l->m_len), D(1),
 				  (enum oom_dtype)dt);

@@ -45,7 +45,8 @@ struct oom_emit {
 	const struct oom_arch *a;               /* the text's sizes */
 	const struct oom_vlm *v;
 	struct oom_reader outer, part[OOM_PARTS];
-	uint16_t m_images;                      /* images of the batch */
+	uint64_t pictures;                      /* of a sample: its images, and what its video's frames are to the tower */
+	uint16_t m_images;                      /* of the batch */
 	bool images;                            /* they are there */
 	bool merged;                            /* and features of theirs */
 	struct oom_frame *output;               /* of the model, which holds the features */
@@ -171,6 +172,7 @@ enum {
 	/* the text model works on a product of the embedded words, which stay until it returns (Granite's multiplier) */
 	OOM_VLM_HOLDS = 262144,
 	OOM_VLM_HEARS = 65536, /* takes audio beside images */
+	OOM_VLM_FILMS = 524288, /* takes frames of a video; temporal_patch_size of them are an image to the tower */
 	OOM_VLM_FIRST = 32768, /* images come before the words are embedded */
 	OOM_VLM_OUTSIDE = 16384, /* the loss is made outside of the causal model, which has returned its logits */
 	OOM_VLM_DROPS = 8192, /* the model within the model does not return the features */
@@ -181,7 +183,7 @@ const struct oom_composition *oom_composition_find(const char *type);
 void oom_vlm_free(struct oom_vlm *v);
 
 /* Those that run with their images: llava.c, projectors.c, mergers.c. */
-oom_emit_fn oom_emit_llava, oom_emit_llava_newline, oom_emit_video_llava, oom_emit_vipllava,
+oom_emit_fn oom_emit_llava, oom_emit_llava_newline, oom_emit_next_video, oom_emit_onevision, oom_emit_video_llava, oom_emit_vipllava,
 	oom_emit_mistral3, oom_emit_lighton;
 oom_emit_fn oom_emit_gemma3, oom_emit_paligemma, oom_emit_aya, oom_emit_cohere2,
 	oom_emit_deepseek_vl, oom_emit_idefics3, oom_emit_internvl, oom_emit_lfm2, oom_emit_paddle,
