@@ -14,6 +14,7 @@
 #include "oomplan/choices.h"
 #include "oomplan/choices_adapters.h"
 #include "oomplan/choices_machines.h"
+#include "oomplan/choices_objective.h"
 #include "oomplan/compare.h"
 #include "oomplan/compat.h"
 #include "oomplan/config.h"
