@@ -30,6 +30,16 @@ struct oom_attn oom_attn_of(struct oom_tape *t, const struct oom_arch *a)
 	};
 }
 
+struct oom_attn oom_layer_attn(struct oom_tape *t, const struct oom_decoder_layer *l, bool slides)
+{
+	const struct oom_rope *rope = slides && !oom_is_none(l->local.cos) ? &l->local : &l->rope;
+	struct oom_attn at = oom_attn_of(t, l->a);
+
+	at.mask = slides ? l->sliding : l->mask;
+	at.rope = oom_is_none(rope->cos) ? NULL : rope;
+	return at;
+}
+
 /* expand + reshape to all query heads: a copy (none when the heads match). */
 static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_attn *a, struct oom_val x,
 				uint64_t d)
@@ -219,13 +229,22 @@ static struct oom_val norm_per_head(struct oom_tape *t, const char *name, struct
 	return y;
 }
 
+struct oom_dim oom_q_width(const struct oom_attn *a)
+{
+	return (struct oom_dim){a->heads * a->d, "n_heads * head_dim"};
+}
+
+struct oom_dim oom_k_width(const struct oom_attn *a)
+{
+	return (struct oom_dim){a->kv_heads * a->d, "n_kv_heads * head_dim"};
+}
+
 /* Queries, keys and values as heads, with what stands between a projection and the rotation; the
  * gate beside them. */
 static struct oom_val project(struct oom_tape *t, const struct oom_attn *a, struct oom_val x,
 			      struct oom_val *q, struct oom_val *k, struct oom_val *v)
 {
-	const struct oom_dim qd = {a->heads * a->d, "n_heads * head_dim"};
-	const struct oom_dim kd = {a->kv_heads * a->d, "n_kv_heads * head_dim"};
+	const struct oom_dim qd = oom_q_width(a), kd = oom_k_width(a);
 	const struct oom_dim vd = {a->kv_heads * a->dv, "n_kv_heads * v_head_dim"};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	const struct oom_val src = oom_is_none(a->kv_from) ? x : a->kv_from;

@@ -30,13 +30,19 @@ struct oom_rope oom_rope_tables_of(struct oom_tape *t, const struct oom_arch *a,
 /* What every layer gets; a family that shares more begins a struct of its own with it. */
 struct oom_decoder_layer {
 	const struct oom_arch *a;
-	struct oom_val mask;
-	struct oom_rope rope;
+	const struct oom_decoder *d;    /* of layers that the skeleton writes (decoder.h) */
+	struct oom_val mask, sliding;   /* sliding: of the layers that have a window, where others have none */
+	struct oom_rope rope, local;    /* local: those layers' own tables, if they have any */
 };
 
 /* q * cos + rotate_half(q) * sin on [b, heads, s, dim]; dim < head_dim rotates a part (rot_dim). */
 struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct oom_rope *r,
 			      uint64_t heads, uint64_t head_dim, uint64_t rot_dim);
+/* [x1 cos - x2 sin, x2 cos + x1 sin] on the two halves, joined. */
+struct oom_val oom_rope_halves(struct oom_tape *t, struct oom_val x, const struct oom_rope *r);
+/* apply_rotary_pos_emb on [b, s, heads, head_dim], whose argument lives until it returns; then laid out as heads. */
+struct oom_val oom_rope_heads(struct oom_tape *t, struct oom_val x, const struct oom_rope *r,
+			      uint64_t heads, uint64_t head_dim);
 /* The same for queries and keys in one call, whose arguments live until both are rotated. */
 void oom_rope_pair(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
 		   const struct oom_rope *r, uint64_t heads, uint64_t kv_heads, uint64_t head_dim,
@@ -49,7 +55,7 @@ void oom_rope_fp32(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
 /* What an attention layer is made of.  Widths in elements. */
 struct oom_attn {
 	uint64_t heads, kv_heads, d, dv;
-	struct oom_rope *rope;          /* NULL: none */
+	const struct oom_rope *rope;    /* NULL: none */
 	uint64_t rot_dim;               /* 0 = d */
 	struct oom_val mask;            /* none, or the layer's mask (kept) */
 	bool across;                    /* elements of a head do not lie side by side */
@@ -113,6 +119,11 @@ struct oom_attn {
 };
 /* The defaults of a decoder-style layer: q_proj, k_proj, v_proj, o_proj over b x s tokens. */
 struct oom_attn oom_attn_of(struct oom_tape *t, const struct oom_arch *a);
+/* The same with the mask and the tables of a layer; slides: of one that has a window. */
+struct oom_attn oom_layer_attn(struct oom_tape *t, const struct oom_decoder_layer *l, bool slides);
+/* What its projections of queries and of keys are wide. */
+struct oom_dim oom_q_width(const struct oom_attn *a);
+struct oom_dim oom_k_width(const struct oom_attn *a);
 /* Rotates queries and keys as a->rope and the fields beside it say; parts that are locals of the module are named in its
  * frame. */
 void oom_attn_rotate(struct oom_frame *module, const struct oom_attn *a, struct oom_val *q, struct oom_val *k);
@@ -134,6 +145,8 @@ struct oom_val oom_weights_before(struct oom_tape *t, uint32_t i, uint64_t heads
 				  enum oom_dtype dt);
 
 /* down(act(gate(x)) * up(x)) and fc2(act(fc1(x))).  Consume x. */
+struct oom_val oom_named_glu(struct oom_tape *t, struct oom_val x, const char *gate, const char *up,
+			     const char *down, enum oom_act act, struct oom_dim ff, unsigned flags);
 struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act,
 			     struct oom_dim ff, bool bias);
 struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down,
@@ -195,6 +208,12 @@ struct oom_moe {
 	bool never_separate;            /* experts were one tensor from the type's beginning */
 	bool expert_bias;               /* separate experts: one layer for gate and up, biases, summed in fp32 */
 };
+/* The same sizes as the arch has, and whatever else is said. */
+#define OOM_MOE(arch, ...) \
+	((struct oom_moe){.experts = (arch)->n_experts, .top_k = (arch)->top_k, \
+			  .d_expert = (arch)->d_expert, .act = (arch)->act, __VA_ARGS__})
+/* The expert that every token goes through, a gated feed-forward of a->d_shared; x stays the caller's. */
+struct oom_val oom_shared_expert(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
 /* The gate of m->glu over what one projection made; consumes both. */
 struct oom_val oom_glu(struct oom_tape *t, const struct oom_moe *m, struct oom_val gate,
 		       struct oom_val up);
@@ -252,7 +271,8 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 /* The same for an architecture that writes its attention out whatever the plan asks for. */
 struct oom_val oom_make_written_mask(struct oom_tape *t, bool causal, enum oom_dtype dt,
 				     uint16_t mb, uint16_t mq, uint16_t mk);
-/* Its causal mask over the batch. */
+/* The causal masks over the batch: of the plan's attention, and of one that is written out. */
+struct oom_val oom_causal_mask(struct oom_tape *t, uint64_t window, enum oom_dtype dt);
 struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt);
 
 /* Token ids / labels of the batch: persistent inputs (counted once), as values. */
@@ -263,6 +283,8 @@ struct oom_val oom_input(struct oom_tape *t, const char *name, uint16_t mono, ui
  * models make once for every layer type they have (`for layer_type in set(config.layer_types)`). */
 bool oom_any_layer(struct oom_tape *t, const struct oom_arch *a, uint8_t bits, uint8_t value);
 
+/* Gemma's embeddings times a buffer of one number, which is made in the loaded type. */
+struct oom_val oom_scaled_embedding(struct oom_tape *t, struct oom_val x);
 /* Makes the embedding's output require a gradient where PEFT and checkpointing do. */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);
 

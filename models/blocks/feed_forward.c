@@ -47,6 +47,19 @@ struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act 
 	return gate;
 }
 
+struct oom_val oom_named_glu(struct oom_tape *t, struct oom_val x, const char *gate, const char *up,
+			     const char *down, enum oom_act act, struct oom_dim ff, unsigned flags)
+{
+	const struct oom_dim h = {x.width, x.text};
+	struct oom_frame f = {.t = t};
+	struct oom_val g;
+
+	x = oom_arg(&f, x);
+	g = oom_activation(t, act, oom_op_linear(t, gate, x, ff, flags));
+	g = oom_op_mul(t, g, oom_op_linear(t, up, x, ff, flags));
+	return oom_leave(&f, oom_op_linear(t, down, g, h, flags));
+}
+
 struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down,
 			     enum oom_act act, struct oom_dim ff, bool bias)
 {

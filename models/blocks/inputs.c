@@ -74,6 +74,11 @@ struct oom_val oom_make_written_mask(struct oom_tape *t, bool causal, enum oom_d
 	return m;
 }
 
+struct oom_val oom_causal_mask(struct oom_tape *t, uint64_t window, enum oom_dtype dt)
+{
+	return oom_make_mask(t, true, window, dt, t->m_b, t->m_s, t->m_s);
+}
+
 struct oom_val oom_make_eager_mask(struct oom_tape *t, enum oom_dtype dt)
 {
 	return oom_make_written_mask(t, true, dt, t->m_b, t->m_s, t->m_s);
@@ -113,6 +118,12 @@ static struct oom_val with_noise(struct oom_tape *t, struct oom_val x)
 
 /* Checkpointing calls enable_input_require_grads: the output of a frozen embedding, or of any where
  * no graph is made, becomes a leaf that needs a gradient (transformers/modeling_utils.py). */
+struct oom_val oom_scaled_embedding(struct oom_tape *t, struct oom_val x)
+{
+	oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
+	return oom_op_unary(t, OOM_SCALE, x);
+}
+
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 {
 	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE,

@@ -290,6 +290,13 @@ static struct oom_val shared_mlp(struct oom_tape *t, const struct oom_moe *m, st
 	return x;
 }
 
+struct oom_val oom_shared_expert(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	const struct oom_moe m = {.d_shared = a->d_shared, .act = a->act, .latent_bias = a->mlp_bias};
+
+	return shared_mlp(t, &m, oom_keep(x));
+}
+
 /* The experts, in a space of their own when there is one. */
 static struct oom_val routed(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
 			     struct oom_val scores, struct oom_val index)

@@ -88,6 +88,31 @@ struct oom_val oom_rope_apply(struct oom_tape *t, struct oom_val q, const struct
 	return qc;
 }
 
+struct oom_val oom_rope_halves(struct oom_tape *t, struct oom_val x, const struct oom_rope *r)
+{
+	const struct oom_dim half[2] = {{x.width / 2, NULL}, {x.width / 2, NULL}},
+			     whole = {x.width, x.text};
+	struct oom_frame f = {.t = t};
+	struct oom_val p[2], c, s;
+
+	oom_op_split(t, x, 2, half, p);
+	oom_name_each(&f, p, 2);
+	c = oom_op_mul(t, p[0], r->cos);
+	c = oom_op_add(t, c, oom_op_mul(t, p[1], r->sin));
+	s = oom_op_mul(t, oom_take(&f, p[1]), r->cos);
+	s = oom_op_add(t, s, oom_op_mul(t, oom_take(&f, p[0]), r->sin));
+	return oom_op_cat(t, c, s, whole);
+}
+
+struct oom_val oom_rope_heads(struct oom_tape *t, struct oom_val x, const struct oom_rope *r,
+			      uint64_t heads, uint64_t head_dim)
+{
+	struct oom_frame f = {.t = t};
+
+	x = oom_arg(&f, x);
+	return oom_op_heads(t, oom_leave(&f, oom_rope_apply(t, x, r, heads, head_dim, head_dim)));
+}
+
 void oom_rope_pair(struct oom_tape *t, struct oom_val *q, struct oom_val *k,
 		   const struct oom_rope *r, uint64_t heads, uint64_t kv_heads, uint64_t head_dim,
 		   uint64_t rot_dim)

@@ -156,6 +156,14 @@ struct oom_arch {
 	} \
 	_Static_assert(sizeof(type) > 0, "")
 
+/* OOM_KIND(lfm2, struct lfm2_kind) gives lfm2_kind_of(a): what the arch's row of the types table says. */
+#define OOM_KIND(name, type_kind) \
+	OOM_MAY_BE_UNUSED static inline const type_kind *name##_kind_of(const struct oom_arch *a) \
+	{ \
+		return (const type_kind *)a->type->kind; \
+	} \
+	_Static_assert(sizeof(type_kind) > 0, "")
+
 struct oom_type_targets {
 	const char *type;
 	const char *targets;            /* NULL: the family's */
@@ -243,6 +251,12 @@ double oom_read_item_real(struct oom_reader *r, const char *key, uint32_t i, dou
 void oom_read_fail(struct oom_reader *r, const char *fmt, ...) OOM_PRINTF(2, 3);
 /* classes of a classification head: num_labels, else the size of id2label, else 2 */
 uint64_t oom_read_labels(struct oom_reader *r);
+
+/* What is said of layer i. */
+static inline uint8_t oom_layer_kind(const struct oom_arch *a, uint64_t i)
+{
+	return i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+}
 
 /* Elements of a head that rotary tables are made for: pairs, of an odd number one more
  * (`torch.arange(0, dim, 2)`). */

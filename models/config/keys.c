@@ -2,6 +2,7 @@
 #include "keys.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static uint64_t count_at(const struct oom_arch *a, uint16_t at)
 {
@@ -71,6 +72,44 @@ void oom_check_experts(struct oom_arch *a)
 	if (a->top_k > a->n_experts)
 		oom_read_fail(&a->rd, "num_experts_per_tok (%llu) is more than the %llu experts",
 			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
+}
+
+bool oom_read_says(struct oom_arch *a, const char *key, uint64_t i, const char *word, bool silent)
+{
+	const char *said = oom_read_item(&a->rd, key, (uint32_t)i);
+
+	return said ? !strcmp(said, word) : silent;
+}
+
+bool oom_read_listed(struct oom_arch *a, const char *key)
+{
+	const struct oom_key *k = oom_read_key(&a->rd, key);
+
+	return k && k->type == OOM_KEY_LIST;
+}
+
+bool oom_read_lists(struct oom_arch *a, const char *key, uint64_t i)
+{
+	const struct oom_key *k = oom_read_key(&a->rd, key);
+	bool there = false;
+
+	for (uint32_t j = 0; k && k->type == OOM_KEY_LIST && j < k->n_items; j++)
+		there |= oom_read_item_real(&a->rd, key, j, -1) == (double)i;
+	return there;
+}
+
+double oom_read_rotary(struct oom_arch *a, double silent)
+{
+	silent = oom_read_real(&a->rd, "partial_rotary_factor", silent);
+	return oom_read_real(&a->rd, "rope_parameters.partial_rotary_factor", silent);
+}
+
+uint64_t oom_read_sliding(struct oom_arch *a)
+{
+	const struct oom_key *k = oom_read_key(&a->rd, "sliding_window");
+	const bool some = k && k->type == OOM_KEY_NUMBER && k->number >= 1 && k->number < 1e9;
+
+	return some ? (uint64_t)k->number : 0;
 }
 
 bool oom_read_every(struct oom_arch *a, const char *period, const char *offset, uint8_t bit)

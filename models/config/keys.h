@@ -111,6 +111,16 @@ void oom_warn_kernels(struct oom_arch *a, const char *without, const char *with)
 /* Fails where a token would go to more experts than there are. */
 void oom_check_experts(struct oom_arch *a);
 
+/* Whether element i of a list is this word; silent: where there is no such element. */
+bool oom_read_says(struct oom_arch *a, const char *key, uint64_t i, const char *word, bool silent);
+/* Whether the key is a list; whether the list has the number i in it. */
+bool oom_read_listed(struct oom_arch *a, const char *key);
+bool oom_read_lists(struct oom_arch *a, const char *key, uint64_t i);
+/* The share of a head that is rotated: rope_parameters' own word, else partial_rotary_factor, else `silent`. */
+double oom_read_rotary(struct oom_arch *a, double silent);
+/* sliding_window as a number of tokens: 0 where it is none. */
+uint64_t oom_read_sliding(struct oom_arch *a);
+
 /* Sets `bit` in kind[] of every period-th layer from the offset on, both of them keys; whether there
  * is such a layer. */
 bool oom_read_every(struct oom_arch *a, const char *period, const char *offset, uint8_t bit);

@@ -53,45 +53,33 @@ static struct oom_val aria_text_experts(struct oom_tape *t, const struct oom_arc
 	return oom_leave(&f, oom_op_sum(t, oom_op_mul(t, y, w), x.mono, h));
 }
 
-static struct oom_val aria_text_block(struct oom_tape *t, const void *ctx, uint32_t i,
-				      struct oom_val x)
+static struct oom_val aria_text_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					  uint8_t kind, struct oom_val x)
 {
-	const struct oom_decoder_layer *l = ctx;
-	const struct oom_arch *a = l->a;
-	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_rope rope = l->rope;
-	struct oom_frame f = {.t = t};
-	struct oom_val h, y;
+	struct oom_attn at = oom_layer_attn(layer->t, l, false);
 
-	(void)i;
-	at.caller = &f;
-	at.rope = &rope;
-	at.mask = l->mask;
-	y = oom_attention(t, &at, oom_norm(t, a->norm, "input_layernorm", x, 0));
-	x = oom_name(&f, oom_op_add(t, x, y));
-	h = oom_name(&f, oom_norm(t, a->norm, "post_attention_layernorm", x, 0));
-	y = oom_op_linear(t, "router", h, (struct oom_dim){a->n_experts, "n_experts"}, 0);
-	y = aria_text_experts(t, a, h, y);
-	if (a->d_shared) {
-		const struct oom_dim shared = D(a->d_shared);
-
-		struct oom_val own;
-
-		t->selection.shared = true;
-		own = oom_gated_mlp(t, h, a->act, shared, a->mlp_bias);
-		t->selection.shared = false;
-		y = oom_op_add(t, y, own);
-	}
-	oom_forget(&f, h);
-	return oom_leave(&f, oom_op_add(t, x, y));
+	(void)kind;
+	at.caller = layer;
+	return oom_attention(layer->t, &at, x);
 }
 
-static const struct oom_decoder aria_text_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.rope = true,
-	.block = aria_text_block,
-};
+static struct oom_val aria_text_feed_forward(struct oom_frame *layer,
+					     const struct oom_decoder_layer *l, uint8_t kind,
+					     struct oom_val x)
+{
+	const struct oom_arch *a = l->a;
+	struct oom_tape *t = layer->t;
+	struct oom_frame f = {.t = t};
+	struct oom_val y;
+
+	(void)kind;
+	x = oom_arg(&f, x);
+	y = oom_op_linear(t, "router", x, (struct oom_dim){a->n_experts, "n_experts"}, 0);
+	y = aria_text_experts(t, a, x, y);
+	if (a->d_shared)
+		y = oom_op_add(t, y, oom_shared_expert(t, a, x));
+	return oom_leave(&f, y);
+}
 
 const struct oom_family oom_family_aria_text = {
 	.name = "aria_text",
@@ -102,5 +90,7 @@ const struct oom_family oom_family_aria_text = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = aria_text_keys,
 	.parse = aria_text_parse,
-	.decoder = &aria_text_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .rope = true,
+			       .mixer = aria_text_attention,
+			       .feed_forward = aria_text_feed_forward),
 };

@@ -117,7 +117,7 @@ static struct oom_val biogpt_prepare(struct oom_frame *f, const struct oom_arch 
 				     struct oom_decoder_layer *l, struct oom_val x)
 {
 	const struct biogpt_kind *k = kind_of(a);
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 	struct oom_val m, ids, pos;
 
@@ -136,14 +136,6 @@ static struct oom_val biogpt_prepare(struct oom_frame *f, const struct oom_arch 
 	return oom_op_dropout(t, x, a->dropout);
 }
 
-static const struct oom_decoder biogpt_decoder = {
-	.embed = "embed_tokens",
-	.norm = "layer_norm",
-	.scaled_embed = true,
-	.block = biogpt_block,
-	.prepare = biogpt_prepare,
-};
-
 const struct oom_family oom_family_biogpt = {
 	.name = "biogpt",
 	.summary = "pre-norm decoder with scaled embeddings and a last norm",
@@ -154,5 +146,6 @@ const struct oom_family oom_family_biogpt = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = keys_of_both,
 	.parse = biogpt_parse,
-	.decoder = &biogpt_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "layer_norm", .scaled_embed = true,
+			       .block = biogpt_block, .prepare = biogpt_prepare),
 };

@@ -36,7 +36,7 @@ static struct oom_val bloom_attention(struct oom_tape *t, const struct oom_decod
 	scores = oom_name(&f, oom_op_bmm(t, "baddbmm", part[0], part[1], t->m_bss, heads,
 					 a->head_dim));
 	w = oom_name(&f, oom_is_none(l->mask) ? scores : oom_op_add(t, scores, l->mask));
-	p = oom_op_cast(t, oom_op_softmax(t, w, true), (enum oom_dtype)part[0].dt);
+	p = oom_op_cast(t, oom_op_softmax(t, w, true), part[0].dt);
 	p = oom_op_dropout(t, p, a->attn_dropout);
 	*probs = oom_share(t, p);
 	y = oom_op_bmm(t, "attention", p, part[2], t->m_bs, h, oom_mono_now(t, t->m_s));
@@ -54,7 +54,7 @@ static struct oom_val bloom_block(struct oom_tape *t, const void *ctx, uint32_t 
 	struct oom_frame f = {.t = t};
 	struct oom_val h, y, probs;
 
-	oom_name(&f, oom_weights_before(t, i, a->n_heads, oom_linear_dtype(t, (enum oom_dtype)x.dt)));
+	oom_name(&f, oom_weights_before(t, i, a->n_heads, oom_linear_dtype(t, x.dt)));
 	h = oom_name(&f, oom_norm(t, a->norm, "input_layernorm", x, 0));
 	x = oom_name(&f, bloom_attention(t, l, h, post ? h : x, &probs));
 	oom_name(&f, probs);
@@ -70,21 +70,14 @@ static struct oom_val bloom_prepare(struct oom_frame *f, const struct oom_arch *
 				    struct oom_decoder_layer *l, struct oom_val x)
 {
 	struct oom_tape *t = f->t;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 
 	x = oom_norm(t, a->norm, "word_embeddings_layernorm", x, 0);
 	oom_name(f, oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32));
-	oom_name_shared(f, oom_new(t, "alibi", t->m_bs, D(a->n_heads), (enum oom_dtype)x.dt));
+	oom_name_shared(f, oom_new(t, "alibi", t->m_bs, D(a->n_heads), x.dt));
 	l->mask = oom_name_shared(f, oom_make_eager_mask(t, dt));
 	return x;
 }
-
-static const struct oom_decoder bloom_decoder = {
-	.embed = "word_embeddings",
-	.norm = "ln_f",
-	.block = bloom_block,
-	.prepare = bloom_prepare,
-};
 
 static const struct oom_type_targets bloom_targets[] = {
 	{"bloom", NULL, "input_layernorm+post_attention_layernorm+ln_f"}, {NULL, NULL, NULL},
@@ -99,5 +92,6 @@ const struct oom_family oom_family_bloom = {
 	.lora_targets = "query_key_value",
 	.type_targets = bloom_targets,
 	.keys = bloom_keys,
-	.decoder = &bloom_decoder,
+	.decoder = OOM_DECODER(.embed = "word_embeddings", .norm = "ln_f", .block = bloom_block,
+			       .prepare = bloom_prepare),
 };

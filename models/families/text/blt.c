@@ -156,7 +156,7 @@ static struct oom_val run(struct oom_tape *t, const struct oom_arch *a, int k, s
 {
 	struct stack s = {.a = a, .n = &blt_of(a)->stack[k], .patches = patches};
 	const uint64_t layers = k == GLOBAL ? oom_depth(t, s.n->layers) : s.n->layers;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_frame f = {.t = t};
 
 	s.m_len = k == GLOBAL ? patches_len(t, a) : t->m_s;
@@ -222,7 +222,7 @@ static struct oom_val met(struct oom_tape *t, const char *name, struct oom_val x
 	if (x.width == width.n)
 		return x;
 	oom_discard(t, x);
-	return oom_new(t, name, x.mono, width, (enum oom_dtype)x.dt);
+	return oom_new(t, name, x.mono, width, x.dt);
 }
 
 static struct oom_val blt_step(struct oom_tape *t, const struct oom_arch *a)

@@ -39,7 +39,7 @@ struct cpmant_layer {
  * in fp32. */
 static struct oom_val cpmant_norm(struct oom_tape *t, const char *name, struct oom_val x)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	const char *scope = t->scope;
 	struct oom_frame f = {.t = t};
 	struct oom_val w, v, y;

@@ -38,7 +38,7 @@ static struct oom_val ctrl_attention(struct oom_tape *t, const struct ctrl_layer
 	v = oom_rename(&f, v, oom_op_heads(t, v));
 	w = oom_name(&inner, oom_op_bmm(t, "matmul_qk", q, k, t->m_bss, heads, a->head_dim));
 	w = oom_name(&inner, oom_op_unary(t, OOM_SCALE, w));
-	oom_scratch(t, "mask * -1e4", l->mask.mono, 1, (enum oom_dtype)l->mask.dt);
+	oom_scratch(t, "mask * -1e4", l->mask.mono, 1, l->mask.dt);
 	if (!oom_is_none(l->padding))
 		w = oom_rename(&inner, w, oom_op_add(t, w, l->padding));
 	w = oom_name(&inner, oom_op_softmax(t, w, false));
@@ -55,8 +55,7 @@ static struct oom_val ctrl_block(struct oom_tape *t, const void *ctx, uint32_t i
 	struct oom_frame f = {.t = t};
 	struct oom_val h, probs;
 
-	oom_name(&f, oom_weights_before(t, i, a->n_heads,
-					t->amp ? OOM_F32 : (enum oom_dtype)x.dt));
+	oom_name(&f, oom_weights_before(t, i, a->n_heads, t->amp ? OOM_F32 : x.dt));
 	h = oom_name(&f, oom_op_layer_norm(t, "layernorm1", x, 0, true, true));
 	h = oom_op_dropout(t, ctrl_attention(t, l, h, &probs), a->dropout);
 	oom_name(&f, probs);
@@ -80,8 +79,7 @@ static struct oom_val ctrl_model(struct oom_tape *t, const struct oom_arch *a, s
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
 	oom_buffer(t, a->max_positions * a->d_model, OOM_F32);
 	if (t->plan->padding_mask)
-		l.padding = oom_name_shared(&f, oom_new(t, "attention mask", t->m_bs, D(1),
-							(enum oom_dtype)x.dt));
+		l.padding = oom_name_shared(&f, oom_new(t, "attention mask", t->m_bs, D(1), x.dt));
 	l.mask = oom_name_shared(&f, oom_new(t, "mask", plane, D(1), OOM_F32));
 	/* inputs_embeds *= sqrt(d), in place */
 	x = oom_name(&f, oom_input_grads(t, x));

@@ -3,7 +3,6 @@
  * Reference: transformers 5.12, models/{deepseek_v3,deepseek_v2,glm4_moe,glm4_moe_lite,dots1,youtu,
  * solar_open,exaone_moe,hy_v3,minimax_m2}/modeling_*.py. */
 #include <stdio.h>
-#include <string.h>
 
 #include "config/keys.h"
 #include "deepseek.h"
@@ -105,11 +104,8 @@ static void parse_experts(struct oom_arch *a)
 					oom_read_count_or(r, "num_shared_experts", 0));
 	oom_check_experts(a);
 	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "mlp_layer_types", i),
-			   *index = oom_read_item(r, "indexer_types", i);
-
-		a->kind[i] = (type ? !strcmp(type, "dense") : i < dense) ? DEEPSEEK_DENSE : 0;
-		if (index && !strcmp(index, "shared"))
+		a->kind[i] = oom_read_says(a, "mlp_layer_types", i, "dense", i < dense) ? DEEPSEEK_DENSE : 0;
+		if (oom_read_says(a, "indexer_types", i, "shared", false))
 			a->kind[i] |= DEEPSEEK_CHOSEN;
 	}
 }
@@ -124,12 +120,9 @@ static void parse_windows(struct oom_arch *a)
 		       pattern = set ? set : 4;
 
 	a->window = oom_read_count_or(r, "sliding_window", 0);
-	for (uint32_t i = 0; a->window && i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", i);
-
-		if (type ? !strcmp(type, "sliding_attention") : (i + 1) % pattern != 0)
+	for (uint32_t i = 0; a->window && i < a->n_layers && i < OOM_MAX_LAYERS; i++)
+		if (oom_read_says(a, "layer_types", i, "sliding_attention", (i + 1) % pattern))
 			a->kind[i] |= DEEPSEEK_SLIDES;
-	}
 }
 
 static void deepseek_parse(struct oom_arch *a)
@@ -149,13 +142,10 @@ static void deepseek_parse(struct oom_arch *a)
 	a->qk_norm |= k->qk_norm;
 	a->rotary_share = k->rotary > 0 ? k->rotary : 1;
 	deepseek_own(a)->norm_topk &= k->sigmoid || k->plain_softmax;
-	if (k->latent) {
+	if (k->latent)
 		parse_latent(a);
-	} else {
-		a->rotary_share = oom_read_real(r, "partial_rotary_factor", a->rotary_share);
-		a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
-						a->rotary_share);
-	}
+	else
+		a->rotary_share = oom_read_rotary(a, a->rotary_share);
 	if (k->experts)
 		parse_experts(a);
 	if (k->local_rope)
@@ -168,22 +158,21 @@ static void deepseek_parse(struct oom_arch *a)
 	}
 }
 
-static struct oom_val grouped_attention(struct oom_frame *layer, const struct deepseek_layer *l,
+static struct oom_val grouped_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
 					uint8_t kind, struct oom_val x)
 {
-	const struct oom_arch *a = l->base.a;
+	const struct oom_arch *a = l->a;
 	const struct deepseek_kind *k = deepseek_kind_of(a);
 	const bool slides = kind & DEEPSEEK_SLIDES;
-	struct oom_attn at = oom_attn_of(layer->t, a);
-	struct oom_rope rope = l->base.rope;
+	struct oom_attn at = oom_layer_attn(layer->t, l, slides);
 
 	at.caller = layer;
-	at.rope = k->local_rope && a->window && !slides ? NULL : &rope;
+	if (k->local_rope && a->window && !slides)
+		at.rope = NULL;
 	at.rot_dim = oom_rot_dim(a);
 	at.rope_cat = k->cat_rope;
 	at.gated = k->sandwich;
 	at.qk_norm_full = k->qk_norm_full;
-	at.mask = l->mask[slides];
 	return oom_attention(layer->t, &at, x);
 }
 
@@ -191,25 +180,23 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 {
 	const struct deepseek_kind *k = deepseek_kind_of(a);
 	const struct deepseek *own = deepseek_of(a);
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .d_shared = k->twice ? 0 : a->d_shared,
-				  .act = a->act, .norm_topk = own->norm_topk, .router_fp32 = true,
-				  .sigmoid = k->sigmoid,
-				  .scale_weights = !k->route_late || k->sandwich,
-				  .bias_param = k->sandwich, .shared_first = k->sandwich,
-				  .route_late = k->route_late, .route_plain = k->plain_softmax,
-				  .combine_fp32 = !k->twice && own->combine_fp32,
-				  .latent_bias = a->mlp_bias, .zero_experts = own->zero_experts};
+	const struct oom_moe m = OOM_MOE(
+		a, .d_shared = k->twice ? 0 : a->d_shared, .norm_topk = own->norm_topk,
+		.router_fp32 = true, .sigmoid = k->sigmoid,
+		.scale_weights = !k->route_late || k->sandwich, .bias_param = k->sandwich,
+		.shared_first = k->sandwich, .route_late = k->route_late,
+		.route_plain = k->plain_softmax, .combine_fp32 = !k->twice && own->combine_fp32,
+		.latent_bias = a->mlp_bias, .zero_experts = own->zero_experts);
 
 	return oom_moe_mlp(t, &m, x);
 }
 
 /* Two attentions and two dense feed-forwards; the experts see the first's input and are added at
  * the end. */
-static struct oom_val double_block(struct oom_tape *t, const struct deepseek_layer *l, uint32_t i,
+static struct oom_val double_block(struct oom_tape *t, const struct oom_decoder_layer *l, uint32_t i,
 				   struct oom_val x)
 {
-	const struct oom_arch *a = l->base.a;
+	const struct oom_arch *a = l->a;
 	struct oom_frame f = {.t = t};
 	struct oom_val h, moe = oom_none();
 
@@ -228,10 +215,10 @@ static struct oom_val double_block(struct oom_tape *t, const struct deepseek_lay
 static struct oom_val deepseek_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				     struct oom_val x)
 {
-	const struct deepseek_layer *l = ctx;
-	const struct oom_arch *a = l->base.a;
+	const struct oom_decoder_layer *l = ctx;
+	const struct oom_arch *a = l->a;
 	const struct deepseek_kind *k = deepseek_kind_of(a);
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	const uint8_t kind = oom_layer_kind(a, i);
 	struct oom_frame f = {.t = t};
 	struct oom_val h;
 
@@ -252,36 +239,20 @@ static struct oom_val deepseek_block(struct oom_tape *t, const void *ctx, uint32
 }
 
 static struct oom_val deepseek_prepare(struct oom_frame *f, const struct oom_arch *a,
-				       struct oom_decoder_layer *base, struct oom_val x)
+				       struct oom_decoder_layer *l, struct oom_val x)
 {
 	const struct deepseek_kind *k = deepseek_kind_of(a);
 	const uint64_t rot = k->latent ? deepseek_of(a)->rot : oom_rot_dim(a);
-	struct deepseek_layer *l = (struct deepseek_layer *)base;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 
 	if (deepseek_of(a)->mup)
 		x = oom_op_unary(t, OOM_SCALE, x);
-	for (int i = 0; i < 2; i++)
-		l->mask[i] = i && !a->window ? oom_none() :
-			     oom_name_for(f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
-							   t->m_s, t->m_s),
-					  oom_any_layer(t, a, DEEPSEEK_SLIDES,
-							i ? DEEPSEEK_SLIDES : 0));
-	base->rope = oom_rope_tables_of(t, a, rot, k->complex_rope ? OOM_F32 : dt);
-	base->rope = oom_name_tables(f, base->rope);
+	oom_decoder_masks(f, l, DEEPSEEK_SLIDES, a->window, dt);
+	l->rope = oom_rope_tables_of(t, a, rot, k->complex_rope ? OOM_F32 : dt);
+	l->rope = oom_name_tables(f, l->rope);
 	return x;
 }
-
-static const struct oom_decoder deepseek_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.position_ids = true,
-	.kinds = true,
-	.layer_size = sizeof(struct deepseek_layer),
-	.block = deepseek_block,
-	.prepare = deepseek_prepare,
-};
 
 const struct oom_family oom_family_deepseek = {
 	.name = "deepseek",
@@ -293,5 +264,6 @@ const struct oom_family oom_family_deepseek = {
 	.type_targets = deepseek_targets,
 	.keys = deepseek_keys,
 	.parse = deepseek_parse,
-	.decoder = &deepseek_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .position_ids = true,
+			       .kinds = true, .block = deepseek_block, .prepare = deepseek_prepare),
 };

@@ -30,10 +30,7 @@ struct deepseek_kind {
 	bool twice;
 	double rotary;          /* share of a head that is rotated; 0: all of it */
 };
-static inline const struct deepseek_kind *deepseek_kind_of(const struct oom_arch *a)
-{
-	return a->type->kind;
-}
+OOM_KIND(deepseek, struct deepseek_kind);
 
 enum {
 	DEEPSEEK_DENSE = 1,
@@ -49,14 +46,9 @@ struct deepseek {
 };
 OOM_OWN(deepseek, struct deepseek);
 
-struct deepseek_layer {
-	struct oom_decoder_layer base;
-	struct oom_val mask[2];         /* full, sliding */
-};
-
 /* Multi-head latent attention over x, consumed.  layer: the frame of the block, where the weights
  * have a name. */
-struct oom_val deepseek_latent_attention(struct oom_frame *layer, const struct deepseek_layer *l,
+struct oom_val deepseek_latent_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
 					 uint32_t i, struct oom_val x);
 
 #endif

@@ -2,30 +2,20 @@
  * Reference: transformers 5.12, models/{deepseek_v3,deepseek_v2,deepseek_v32}/modeling_*.py. */
 #include "deepseek.h"
 
-/* Pairs (x0, x1) rotated on strided slices: [x1 cos - x2 sin, x2 cos + x1 sin] joined. */
+/* Pairs (x0, x1) rotated on strided slices, by the halves of tables that hold every frequency twice. */
 static struct oom_val rotate_pairs(struct oom_tape *t, struct oom_val x, const struct oom_rope *r)
 {
-	const struct oom_dim half[2] = {{x.width / 2, NULL}, {x.width / 2, NULL}},
-			     whole = {x.width, x.text};
-	struct oom_frame f = {.t = t};
 	struct oom_rope h = *r;
-	struct oom_val p[2], c, s;
 
 	h.cos.width /= 2;
 	h.sin.width /= 2;
-	oom_op_split(t, x, 2, half, p);
-	oom_name_each(&f, p, 2);
-	c = oom_op_mul(t, p[0], h.cos);
-	c = oom_op_add(t, c, oom_op_mul(t, p[1], h.sin));
-	s = oom_op_mul(t, oom_take(&f, p[1]), h.cos);
-	s = oom_op_add(t, s, oom_op_mul(t, oom_take(&f, p[0]), h.sin));
-	return oom_op_cat(t, c, s, whole);
+	return oom_rope_halves(t, x, &h);
 }
 
 /* view_as_complex(x.float()) * frequencies, back in x's type (DeepSeek-V2). */
 static struct oom_val rotate_complex(struct oom_tape *t, struct oom_val x, const struct oom_rope *r)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_val y = oom_op_cast(t, x, OOM_F32);
 
 	/* .float() is x itself; reshape of the transposed view copies */
@@ -47,22 +37,22 @@ static struct oom_val rotate(struct oom_tape *t, const struct oom_arch *a, struc
 	return oom_rope_apply(t, x, r, heads, own->rot, own->rot);
 }
 
-static struct oom_val index_rotated(struct oom_tape *t, const struct deepseek_layer *l,
+static struct oom_val index_rotated(struct oom_tape *t, const struct oom_decoder_layer *l,
 				    struct oom_val x, uint64_t heads)
 {
-	const struct deepseek *own = deepseek_of(l->base.a);
+	const struct deepseek *own = deepseek_of(l->a);
 
-	x = oom_rope_apply(t, x, &l->base.rope, heads, own->index_dim, own->rot);
+	x = oom_rope_apply(t, x, &l->rope, heads, own->index_dim, own->rot);
 	/* .float(), and what autocast makes of it for the product */
 	return oom_amp_cast(t, oom_op_cast(t, x, OOM_F32));
 }
 
 /* The lightning indexer: scores of every query against every key, the largest kept.  Both x and q
  * are borrowed. */
-static void choose_keys(struct oom_tape *t, const struct deepseek_layer *l, struct oom_val x,
+static void choose_keys(struct oom_tape *t, const struct oom_decoder_layer *l, struct oom_val x,
 			struct oom_val q)
 {
-	const struct deepseek *own = deepseek_of(l->base.a);
+	const struct deepseek *own = deepseek_of(l->a);
 	const uint64_t H = own->index_heads, d = own->index_dim;
 	const struct oom_dim heads = {H, "index_n_heads"}, one = {d, "index_head_dim"},
 			     top = {own->index_topk, "index_topk"};
@@ -73,7 +63,7 @@ static void choose_keys(struct oom_tape *t, const struct deepseek_layer *l, stru
 	k = oom_name(&f, oom_op_linear(t, "wk", x, one, 0));
 	oom_param(t, "k_norm.weight", 0, d, OOM_P_NORM | OOM_P_UNUSED);
 	oom_param(t, "k_norm.bias", 0, d, OOM_P_NORM | OOM_P_UNUSED);
-	w = oom_new_like(t, "native_layer_norm", k, t->amp ? OOM_F32 : (enum oom_dtype)k.dt);
+	w = oom_new_like(t, "native_layer_norm", k, t->amp ? OOM_F32 : k.dt);
 	oom_forget(&f, k);
 	q = index_rotated(t, l, q, H);
 	k = index_rotated(t, l, w, 1);
@@ -96,10 +86,10 @@ static void choose_keys(struct oom_tape *t, const struct deepseek_layer *l, stru
 
 /* The choice as an additive mask; under no_grad, so that the indexer's weights never get a gradient
  * (DeepSeek-V3.2: DeepseekV32Indexer.forward and the lines of the attention that use it). */
-static struct oom_val sparse_mask(struct oom_tape *t, const struct deepseek_layer *l,
+static struct oom_val sparse_mask(struct oom_tape *t, const struct oom_decoder_layer *l,
 				  struct oom_val x, struct oom_val q, bool chosen)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_frame f = {.t = t};
 	const bool grad = t->grad;
 	struct oom_val m;
@@ -108,7 +98,7 @@ static struct oom_val sparse_mask(struct oom_tape *t, const struct deepseek_laye
 	if (!chosen)
 		choose_keys(t, l, x, q);
 	m = oom_name(&f, oom_new(t, "index mask", t->m_bss, D(1), OOM_U8));
-	if (oom_is_none(l->mask[0])) {
+	if (oom_is_none(l->mask)) {
 		oom_rename(&f, m, oom_new(t, "index mask", t->m_bss, D(1), OOM_U8));
 		oom_name(&f, oom_new(t, "zeros", t->m_bss, D(1), dt));
 	}
@@ -142,10 +132,10 @@ static void latent_queries(struct oom_frame *f, const struct oom_arch *a, struct
 	oom_op_split(t, oom_op_heads(t, q), 2, parts, p);
 }
 
-struct oom_val deepseek_latent_attention(struct oom_frame *layer, const struct deepseek_layer *l,
+struct oom_val deepseek_latent_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
 					 uint32_t i, struct oom_val x)
 {
-	const struct oom_arch *a = l->base.a;
+	const struct oom_arch *a = l->a;
 	const struct deepseek_kind *kind = deepseek_kind_of(a);
 	const struct deepseek *own = deepseek_of(a);
 	const uint64_t H = a->n_heads, nope = own->nope, rot = own->rot, rank = own->kv_rank;
@@ -176,21 +166,21 @@ struct oom_val deepseek_latent_attention(struct oom_frame *layer, const struct d
 	/* q_pass, compressed_kv, q_rot, k_rot and the states: names to the end */
 	p[0] = oom_name(&f, p[0]);
 	c[1] = oom_name(&f, c[1]);
-	p[1] = oom_name(&f, rotate(t, a, p[1], &l->base.rope, H));
-	c[1] = oom_name(&f, rotate(t, a, c[1], &l->base.rope, 1));
+	p[1] = oom_name(&f, rotate(t, a, p[1], &l->rope, H));
+	c[1] = oom_name(&f, rotate(t, a, c[1], &l->rope, 1));
 	c[1] = oom_op_expand(t, c[1], c[1].mono, rd);
 	q = oom_op_cat(t, p[0], p[1], qd);
 	k[0] = oom_op_cat(t, k[0], c[1], qd);
 	/* 1 + beta * log(1 + floor(position / length)), cast to the queries' type */
 	if (kind->scaled_query) {
 		y = oom_new(t, "query scale", t->m_s, D(1), OOM_F32);
-		q = oom_op_mul(t, q, oom_op_cast(t, y, (enum oom_dtype)q.dt));
+		q = oom_op_mul(t, q, oom_op_cast(t, y, q.dt));
 	}
 	at.caller = layer;
-	at.mask = l->mask[0];
+	at.mask = l->mask;
 	if (kind->sparse)
 		at.mask = oom_name(&f, sparse_mask(t, l, x, resid,
-						   i < OOM_MAX_LAYERS && a->kind[i] & DEEPSEEK_CHOSEN));
+						   oom_layer_kind(a, i) & DEEPSEEK_CHOSEN));
 	q = oom_name(&f, q);
 	oom_name_each(&f, k, 2);
 	y = oom_attention_core(t, &at, q, k[0], k[1]);

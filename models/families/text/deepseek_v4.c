@@ -5,7 +5,6 @@
  *
  * The compressed entries' masks and the indexer's choice are left out, and the warning says so. */
 #include <stdio.h>
-#include <string.h>
 
 #include "blocks/decoder.h"
 #include "config/keys.h"
@@ -50,32 +49,22 @@ static void deepseek_v4_parse(struct oom_arch *a)
 		return;
 	}
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i),
-			   *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
+		const bool odd = i < 2 || i % 2,
+			   csa = oom_read_says(a, "layer_types", i, "compressed_sparse_attention", !odd),
+			   hca = oom_read_says(a, "layer_types", i, "heavily_compressed_attention", odd);
 
-		if (!type)
-			type = i < 2 ? "heavily_compressed_attention" :
-			       i % 2 ? "heavily_compressed_attention" :
-				       "compressed_sparse_attention";
-		a->kind[i] = (uint8_t)((!strcmp(type, "compressed_sparse_attention")  ? CSA :
-					!strcmp(type, "heavily_compressed_attention") ? HCA :
-											0) |
-				       ((mlp ? !strcmp(mlp, "hash_moe") : i < 3) ? HASH : 0));
+		a->kind[i] = (uint8_t)((csa ? CSA : hca ? HCA : 0) |
+				       (oom_read_says(a, "mlp_layer_types", i, "hash_moe", i < 3) ? HASH : 0));
 	}
 	snprintf(a->warning, sizeof(a->warning),
 		 "deepseek_v4: attention over compressed entries is approximated.");
 	a->approximate = true;
 }
 
-struct deepseek_v4_layer {
-	struct oom_decoder_layer base;
-	struct oom_rope rope[2];        /* main, compress */
-};
-
 /* x * rsqrt(mean(x.float()^2) + eps).to(type): no weight */
 static struct oom_val unweighted(struct oom_tape *t, struct oom_val x, uint64_t width)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	const struct oom_dim one = {x.width / width, NULL};
 	struct oom_frame f = {.t = t};
 	struct oom_val v;
@@ -110,7 +99,7 @@ static struct mix connect(struct oom_tape *t, const struct oom_arch *a, const ch
 	const uint64_t n = deepseek_v4_of(a)->streams, w = (2 + n) * n;
 	const struct oom_dim parts[3] = {{n, "hc_mult"}, {n, "hc_mult"}, {n * n, "hc_mult ^ 2"}},
 			     h = D(a->d_model);
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_val y = unweighted(t, oom_op_cast(t, x, OOM_F32), x.width), fn, base, scale, p[3];
 	struct mix m;
 
@@ -136,7 +125,7 @@ static struct mix connect(struct oom_tape *t, const struct oom_arch *a, const ch
 /* post * y for every stream + comb @ streams; consumes x. */
 static struct oom_val spread(struct oom_tape *t, struct mix *m, struct oom_val y, struct oom_val x)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	const struct oom_dim w = {x.width, x.text};
 	struct oom_val b;
 
@@ -154,7 +143,7 @@ static struct oom_val compress(struct oom_tape *t, const struct oom_arch *a, str
 {
 	const uint64_t wide = overlap ? 2 * d : d;
 	const struct oom_dim w = {wide, "compressor width"};
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	const uint16_t m_len = oom_len_ceil(t, OOM_MONO_ONE, rate),
 		       windows = oom_mono_mul(t, t->m_b, m_len);
 	struct oom_val kv = oom_op_linear(t, "kv_proj", x, w, 0),
@@ -172,10 +161,10 @@ static struct oom_val compress(struct oom_tape *t, const struct oom_arch *a, str
 	return oom_norm(t, a->norm, "kv_norm", kv, 0);
 }
 
-static struct oom_val rotated(struct oom_tape *t, const struct deepseek_v4_layer *l, struct oom_val x,
-			      uint64_t heads, uint64_t d, int table)
+static struct oom_val rotated(struct oom_tape *t, const struct oom_decoder_layer *l, struct oom_val x,
+			      uint64_t heads, uint64_t d, bool compressed)
 {
-	return oom_rope_apply(t, x, &l->rope[table], heads, d, deepseek_v4_of(l->base.a)->rot);
+	return oom_rope_apply(t, x, compressed ? &l->local : &l->rope, heads, d, deepseek_v4_of(l->a)->rot);
 }
 
 /* o_a_proj: every group of heads through a matrix of its own */
@@ -207,10 +196,10 @@ static void idle_indexer(struct oom_tape *t, const struct oom_arch *a)
 }
 
 /* eager_attention_forward with the sinks as one more key; consumes q and kv. */
-static struct oom_val with_sinks(struct oom_tape *t, const struct deepseek_v4_layer *l,
+static struct oom_val with_sinks(struct oom_tape *t, const struct oom_decoder_layer *l,
 				 struct oom_val q, struct oom_val kv)
 {
-	const struct oom_arch *a = l->base.a;
+	const struct oom_arch *a = l->a;
 	const struct oom_dim qd = {a->n_heads * a->head_dim, "n_heads * head_dim"},
 			     heads = D(a->n_heads);
 	struct oom_frame f = {.t = t};
@@ -221,25 +210,25 @@ static struct oom_val with_sinks(struct oom_tape *t, const struct deepseek_v4_la
 	sinks = oom_param(t, "sinks", 0, a->n_heads, 0);
 	k = oom_op_expand_copy(t, kv, kv.mono, qd);
 	s = oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", q, k, t->m_bss, heads, a->head_dim));
-	if (!oom_is_none(l->base.mask))
-		s = oom_op_add(t, s, l->base.mask);
+	if (!oom_is_none(l->mask))
+		s = oom_op_add(t, s, l->mask);
 	s = oom_op_cat(t, s, oom_op_expand(t, sinks, s.mono, heads), heads);
 	s = oom_op_softmax_own(t, oom_op_unary(t, OOM_ADD_SCALAR, s));
-	s = oom_op_cast(t, oom_op_dropout(t, s, a->attn_dropout), (enum oom_dtype)kv.dt);
+	s = oom_op_cast(t, oom_op_dropout(t, s, a->attn_dropout), kv.dt);
 	k = oom_op_expand_copy(t, oom_take(&f, kv), kv.mono, qd);
 	s = oom_op_bmm(t, "attention", s, k, t->m_bs, qd, oom_mono_now(t, t->m_s));
 	return oom_op_merge_heads(t, s);
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct deepseek_v4_layer *l, uint8_t kind,
+static struct oom_val attention(struct oom_tape *t, const struct oom_decoder_layer *l, uint8_t kind,
 				struct oom_val x)
 {
-	const struct oom_arch *a = l->base.a;
+	const struct oom_arch *a = l->a;
 	const struct deepseek_v4 *own = deepseek_v4_of(a);
 	const uint64_t d = a->head_dim;
 	const struct oom_dim qd = {a->n_heads * d, "n_heads * head_dim"}, kd = {d, "head_dim"},
 			     rank = {own->q_rank, "q_lora_rank"};
-	const int table = kind & (CSA | HCA) ? 1 : 0;
+	const bool compressed = kind & (CSA | HCA);
 	struct oom_frame f = {.t = t};
 	struct oom_val q, kv, resid, y;
 
@@ -247,29 +236,28 @@ static struct oom_val attention(struct oom_tape *t, const struct deepseek_v4_lay
 	resid = oom_norm(t, a->norm, "q_a_norm", oom_op_linear(t, "q_a_proj", x, rank, 0), 0);
 	resid = oom_name(&f, resid);
 	q = oom_op_heads(t, oom_op_linear(t, "q_b_proj", resid, qd, 0));
-	q = rotated(t, l, unweighted(t, q, d), a->n_heads, d, table);
+	q = rotated(t, l, unweighted(t, q, d), a->n_heads, d, compressed);
 	kv = oom_norm(t, a->norm, "kv_norm", oom_op_linear(t, "kv_proj", x, kd, 0), 0);
-	kv = rotated(t, l, kv, 1, d, table);
-	if (kind & (CSA | HCA)) {
+	kv = rotated(t, l, kv, 1, d, compressed);
+	if (compressed) {
 		y = compress(t, a, x, d, kind & CSA ? own->rate_csa : own->rate_hca, kind & CSA);
 		kv = oom_op_cat_into(t, kv, y, kv.mono, kd);
 	}
 	if (kind & CSA)
 		idle_indexer(t, a);
-	y = rotated(t, l, with_sinks(t, l, q, kv), a->n_heads, d, table);
+	y = rotated(t, l, with_sinks(t, l, q, kv), a->n_heads, d, compressed);
 	return grouped_output(t, a, oom_leave(&f, y));
 }
 
 static struct oom_val deepseek_v4_block(struct oom_tape *t, const void *ctx, uint32_t i,
 					struct oom_val x)
 {
-	const struct deepseek_v4_layer *l = ctx;
-	const struct oom_arch *a = l->base.a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
-				  .norm_topk = true, .router_fp32 = true, .route_plain = true,
-				  .scale_weights = true, .glu = OOM_GLU_CLAMPED};
+	const struct oom_decoder_layer *l = ctx;
+	const struct oom_arch *a = l->a;
+	const uint8_t kind = oom_layer_kind(a, i);
+	const struct oom_moe m = OOM_MOE(a, .d_shared = a->d_shared, .norm_topk = true,
+					 .router_fp32 = true, .route_plain = true,
+					 .scale_weights = true, .glu = OOM_GLU_CLAMPED);
 	struct oom_frame f = {.t = t};
 	struct mix c = connect(t, a, "attn_hc", x);
 	struct oom_val h;
@@ -288,7 +276,7 @@ static struct oom_val deepseek_v4_finish(struct oom_tape *t, const struct oom_ar
 					 struct oom_val x)
 {
 	const struct oom_dim n = {deepseek_v4_of(a)->streams, "hc_mult"};
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_frame f = {.t = t};
 	struct oom_val y, fn, base, scale;
 
@@ -306,28 +294,18 @@ static struct oom_val deepseek_v4_finish(struct oom_tape *t, const struct oom_ar
 }
 
 static struct oom_val deepseek_v4_prepare(struct oom_frame *f, const struct oom_arch *a,
-					  struct oom_decoder_layer *base, struct oom_val x)
+					  struct oom_decoder_layer *l, struct oom_val x)
 {
 	const struct oom_dim wide = {deepseek_v4_of(a)->streams * a->d_model, "hc_mult * d_model"};
-	struct deepseek_v4_layer *l = (struct deepseek_v4_layer *)base;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 
-	base->mask = oom_name_shared(f, oom_make_eager_mask(t, dt));
+	l->mask = oom_name_shared(f, oom_make_eager_mask(t, dt));
 	x = oom_op_expand_copy(t, x, x.mono, wide);
-	for (int i = 0; i < 2; i++)
-		l->rope[i] = oom_name_tables(f, oom_rope_tables(t, deepseek_v4_of(a)->rot, dt, 2));
+	l->rope = oom_name_tables(f, oom_rope_tables(t, deepseek_v4_of(a)->rot, dt, 2));
+	l->local = oom_name_tables(f, oom_rope_tables(t, deepseek_v4_of(a)->rot, dt, 2));
 	return x;
 }
-
-static const struct oom_decoder deepseek_v4_decoder = {
-	.embed = "embed_tokens",
-	.kinds = true,
-	.layer_size = sizeof(struct deepseek_v4_layer),
-	.block = deepseek_v4_block,
-	.prepare = deepseek_v4_prepare,
-	.finish = deepseek_v4_finish,
-};
 
 const struct oom_family oom_family_deepseek_v4 = {
 	.name = "deepseek_v4",
@@ -339,5 +317,6 @@ const struct oom_family oom_family_deepseek_v4 = {
 	.lora_targets = "q_a_proj+q_b_proj+kv_proj",
 	.keys = deepseek_v4_keys,
 	.parse = deepseek_v4_parse,
-	.decoder = &deepseek_v4_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .kinds = true, .block = deepseek_v4_block,
+			       .prepare = deepseek_v4_prepare, .finish = deepseek_v4_finish),
 };

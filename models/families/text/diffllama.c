@@ -19,10 +19,7 @@ struct diffllama_kind {
 	struct oom_val (*attention)(struct oom_frame *layer, const struct oom_decoder_layer *l,
 				    struct oom_val x);
 };
-static const struct diffllama_kind *kind_of(const struct oom_arch *a)
-{
-	return a->type->kind;
-}
+OOM_KIND(diffllama, struct diffllama_kind);
 
 static const struct oom_key_row diffllama_keys[] = {
 	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"),
@@ -37,10 +34,10 @@ static void diffllama_parse(struct oom_arch *a)
 {
 	struct diffllama *own = diffllama_own(a);
 
-	if (!kind_of(a)->pairs)
+	if (!diffllama_kind_of(a)->pairs)
 		a->window = oom_read_count_or(&a->rd, "sliding_window", 0);
-	own->moe &= kind_of(a)->experts;
-	if (!a->n_kv_heads || (kind_of(a)->pairs && a->n_heads % 2))
+	own->moe &= diffllama_kind_of(a)->experts;
+	if (!a->n_kv_heads || (diffllama_kind_of(a)->pairs && a->n_heads % 2))
 		oom_read_fail(&a->rd,
 			      "num_attention_heads (%llu) and num_key_value_heads must be "
 			      "positive, and even for diffllama",
@@ -70,19 +67,18 @@ static struct oom_val differential(struct oom_frame *layer, const struct oom_dec
 {
 	const struct oom_arch *a = l->a;
 	const uint64_t heads = a->n_heads, d = a->head_dim;
-	const struct oom_dim h = {x.width, x.text}, qd = {heads * d, "n_heads * head_dim"},
-			     kd = {a->n_kv_heads * d, "n_kv_heads * head_dim"},
-			     wide = {2 * heads * d, "2 * n_heads * head_dim"}, half[2] = {qd, qd};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_tape *t = layer->t;
-	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_attn at = oom_layer_attn(t, l, false);
+	const struct oom_dim h = {x.width, x.text}, qd = oom_q_width(&at),
+			     wide = {2 * heads * d, "2 * n_heads * head_dim"}, half[2] = {qd, qd};
 	struct oom_frame f = {.t = t};
 	struct oom_val q, k, v, p[2], w, w2, y;
 
 	x = oom_arg(&f, x);                     /* a name of the layer until it has returned */
 	q = oom_op_heads(t, oom_op_linear(t, "q_proj", x, qd, bias));
-	k = oom_op_heads(t, oom_op_linear(t, "k_proj", x, kd, bias));
-	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, kd, bias));
+	k = oom_op_heads(t, oom_op_linear(t, "k_proj", x, oom_k_width(&at), bias));
+	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, oom_k_width(&at), bias));
 	oom_rope_pair(t, &q, &k, &l->rope, heads, a->n_kv_heads, d, d);
 	if (heads != a->n_kv_heads) {
 		k = oom_op_expand_copy(t, k, k.mono, qd);
@@ -93,11 +89,10 @@ static struct oom_val differential(struct oom_frame *layer, const struct oom_dec
 	at.caller = layer;
 	at.kv_heads = heads;
 	at.dv = 2 * d;
-	at.mask = l->mask;
 	v.perm = false;
 	y = oom_attention_core(t, &at, q, k, v);
-	w = lambda(t, "lambda_q1", "lambda_k1", d, (enum oom_dtype)q.dt);
-	w2 = lambda(t, "lambda_q2", "lambda_k2", d, (enum oom_dtype)q.dt);
+	w = lambda(t, "lambda_q1", "lambda_k1", d, q.dt);
+	w2 = lambda(t, "lambda_q2", "lambda_k2", d, q.dt);
 	w = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_add(t, w, w2));
 	oom_op_split(t, y, 2, half, p);
 	y = oom_op_add(t, p[0], oom_op_mul(t, w, p[1]));
@@ -151,23 +146,21 @@ static struct oom_val dynamic(struct oom_frame *layer, const struct oom_decoder_
 			      struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const uint64_t d = a->head_dim;
-	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * d, "n_heads * head_dim"},
-			     kd = {a->n_kv_heads * d, "n_kv_heads * head_dim"};
+	const struct oom_dim h = {x.width, x.text};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = layer->t;
-	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_attn at = oom_layer_attn(t, l, false);
 	struct oom_frame f = {.t = t};
 	struct oom_val q, k, v;
 
 	x = oom_arg(&f, x);
-	q = oom_op_linear(t, "q_proj", x, qd, bias);
-	q = oom_op_heads(t, oom_norm(t, a->norm, "q_norm", q, d));
-	k = oom_op_linear(t, "k_proj", x, kd, bias);
-	k = oom_op_heads(t, oom_norm(t, a->norm, "k_norm", k, d));
-	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, kd, bias));
-	oom_rope_pair(t, &q, &k, &l->rope, a->n_heads, a->n_kv_heads, d, d);
+	q = oom_op_linear(t, "q_proj", x, oom_q_width(&at), bias);
+	q = oom_op_heads(t, oom_norm(t, a->norm, "q_norm", q, at.d));
+	k = oom_op_linear(t, "k_proj", x, oom_k_width(&at), bias);
+	k = oom_op_heads(t, oom_norm(t, a->norm, "k_norm", k, at.d));
+	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, oom_k_width(&at), bias));
+	oom_rope_pair(t, &q, &k, &l->rope, at.heads, at.kv_heads, at.d, at.d);
 	v = oom_name(&f, v);
 	at.caller = layer;
 	at.mask = oom_name(&f, dynamic_mask(t, l, v, dt));
@@ -209,7 +202,7 @@ static struct oom_val retrieval_experts(struct oom_tape *t, const struct oom_arc
 static struct oom_val join(struct oom_tape *t, const struct oom_arch *a, const char *name,
 			   struct oom_val x, struct oom_val h)
 {
-	if (!kind_of(a)->weighed)
+	if (!diffllama_kind_of(a)->weighed)
 		return oom_op_add(t, x, h);
 	h = oom_op_dropout(t, h, a->dropout);
 	return oom_op_add(t, oom_op_mul(t, oom_param(t, name, 0, a->d_model, 0), x), h);
@@ -224,22 +217,13 @@ static struct oom_val diffllama_block(struct oom_tape *t, const void *ctx, uint3
 	struct oom_val h;
 
 	(void)i;
-	h = kind_of(a)->attention(&f, l, oom_norm(t, a->norm, "input_layernorm", x, 0));
+	h = diffllama_kind_of(a)->attention(&f, l, oom_norm(t, a->norm, "input_layernorm", x, 0));
 	x = oom_name(&f, join(t, a, "input_residual", x, h));
 	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
 	h = diffllama_of(a)->moe ? retrieval_experts(t, a, h) :
 				   oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias);
 	return oom_leave(&f, join(t, a, "post_attention_residual", oom_take(&f, x), h));
 }
-
-static const struct oom_decoder diffllama_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.position_ids = true,
-	.rope = true,
-	.window = true,
-	.block = diffllama_block,
-};
 
 static const struct diffllama_kind diffllama = {.pairs = true, .attention = differential};
 static const struct diffllama_kind doge = {
@@ -257,5 +241,6 @@ const struct oom_family oom_family_diffllama = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = diffllama_keys,
 	.parse = diffllama_parse,
-	.decoder = &diffllama_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .position_ids = true,
+			       .rope = true, .window = true, .block = diffllama_block),
 };

@@ -128,7 +128,7 @@ static struct oom_val falcon_attention(struct oom_frame *layer, const struct fal
 	const struct oom_sdpa s = {.heads = a->n_heads, .kv_heads = groups, .d = a->head_dim,
 				   .dv = a->head_dim, .mq = t->m_bs, .mk = t->m_bs, .sk = t->m_s,
 				   .sq = t->m_s, .causal = true};
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], y;
 
@@ -163,7 +163,7 @@ static struct oom_val falcon_block(struct oom_tape *t, const void *ctx, uint32_t
 	struct oom_val h, m, y;
 
 	if (t->plan->attn == OOM_ATTN_EAGER)
-		oom_name(&f, oom_weights_before(t, i, a->n_heads, (enum oom_dtype)x.dt));
+		oom_name(&f, oom_weights_before(t, i, a->n_heads, x.dt));
 	h = oom_norm(t, a->norm, two ? "ln_attn" : "input_layernorm", x, 0);
 	if (two)
 		m = oom_name(&f, oom_norm(t, a->norm, "ln_mlp", x, 0));
@@ -205,7 +205,7 @@ static struct oom_val falcon_prepare(struct oom_frame *f, const struct oom_arch 
 				     struct oom_decoder_layer *base, struct oom_val x)
 {
 	struct falcon_layer *l = (struct falcon_layer *)base;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	const bool alibi = falcon_of(a)->alibi;
 	struct oom_tape *t = f->t;
 	struct oom_val m;
@@ -225,15 +225,6 @@ static struct oom_val falcon_prepare(struct oom_frame *f, const struct oom_arch 
 	return x;
 }
 
-static const struct oom_decoder falcon_decoder = {
-	.embed = "word_embeddings",
-	.norm = "ln_f",
-	.position_ids = true,
-	.layer_size = sizeof(struct falcon_layer),
-	.block = falcon_block,
-	.prepare = falcon_prepare,
-};
-
 static const struct oom_type_targets falcon_targets[] = {
 	{"falcon", NULL, "input_layernorm+post_attention_layernorm+ln_f"}, {NULL, NULL, NULL},
 };
@@ -249,5 +240,7 @@ const struct oom_family oom_family_falcon = {
 	.type_targets = falcon_targets,
 	.keys = falcon_keys,
 	.parse = falcon_parse,
-	.decoder = &falcon_decoder,
+	.decoder = OOM_DECODER(.embed = "word_embeddings", .norm = "ln_f", .position_ids = true,
+			       .layer_size = sizeof(struct falcon_layer), .block = falcon_block,
+			       .prepare = falcon_prepare),
 };

@@ -175,7 +175,7 @@ static struct oom_val std_of(struct oom_tape *t, struct oom_val x)
 		oom_node_edge(t, n, x);
 		oom_node_save(t, n, x);
 	}
-	s = oom_new(t, "std", x.mono, D(1), (enum oom_dtype)x.dt);
+	s = oom_new(t, "std", x.mono, D(1), x.dt);
 	if (rg) {
 		s = oom_node_out(t, n, 0, s);
 		oom_node_save(t, n, s);
@@ -279,7 +279,7 @@ static struct oom_val per_layer_inputs(struct oom_tape *t, const struct oom_arch
 	struct oom_frame f = {.t = t};
 
 	second = oom_op_embedding(t, "embed_tokens_per_layer", ids, g->ple_vocab, w, 0);
-	oom_buffer(t, 1, (enum oom_dtype)x.dt);
+	oom_buffer(t, 1, x.dt);
 	second = oom_name(&f, oom_op_unary(t, OOM_SCALE, second));
 	y = oom_op_linear(t, "per_layer_model_projection", x, w, 0);
 	y = oom_op_masked_inplace(t, y, oom_none());
@@ -342,7 +342,7 @@ static struct oom_val gemma3n_model(struct oom_tape *t, const struct oom_arch *a
 	t->scope = "embed_tokens";
 	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
-	dt = (enum oom_dtype)x.dt;
+	dt = x.dt;
 	oom_buffer(t, 1, dt);
 	first = oom_name(&f, oom_input_grads(t, oom_op_unary(t, OOM_SCALE, x)));
 	l.per_layer = oom_name_shared(&f, per_layer_inputs(t, a, first));

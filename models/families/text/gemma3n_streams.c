@@ -9,7 +9,7 @@ static struct oom_val gemma3n_modalities(struct oom_tape *t, const struct oom_ar
 					 struct oom_val x, const size_t *again)
 {
 	const size_t cursor = t->cursor;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	const struct oom_dim n = {gemma3n_of(a)->altup, "altup_num_inputs"};
 	struct oom_val y;
 
@@ -28,7 +28,7 @@ struct oom_val gemma3n_predict(struct oom_tape *t, const struct oom_arch *a, str
 	const uint64_t n = gemma3n_of(a)->altup;
 	const struct oom_dim one = {a->d_model, "d_model"}, all = {x.width, x.text},
 			     square = {n * n, "altup_num_inputs ^ 2"};
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_frame f = {.t = t};
 	struct oom_val c, m, p;
 

@@ -5,6 +5,7 @@
  * models/gemma4_unified/modeling_gemma4_unified.py. */
 #include <string.h>
 
+#include "blocks/decoder.h"
 #include "config/keys.h"
 #include "families/towers/vision.h"
 #include "gemma4.h"
@@ -42,11 +43,9 @@ static const struct oom_key_row experts_keys[] = {
 static void parse_kinds(struct oom_arch *a)
 {
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(&a->rd, "layer_types", (uint32_t)i);
-		const bool slides = type ? !strcmp(type, "sliding_attention") :
-					   (i + 1) % 6 && i + 1 != a->n_layers;
+		const bool usual = (i + 1) % 6 && i + 1 != a->n_layers;
 
-		a->kind[i] = slides ? SLIDES : 0;
+		a->kind[i] = oom_read_says(a, "layer_types", i, "sliding_attention", usual) ? SLIDES : 0;
 	}
 }
 
@@ -55,7 +54,7 @@ static uint8_t kind_of(struct oom_tape *t, const struct oom_arch *a, uint64_t i)
 {
 	const uint64_t depth = oom_depth(t, a->n_layers), shared = gemma4_of(a)->shared,
 		       own = shared < depth ? depth - shared : 0;
-	const uint8_t slides = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	const uint8_t slides = oom_layer_kind(a, i);
 	bool last = true;
 
 	if (i >= own)
@@ -95,46 +94,33 @@ static void gemma4_parse(struct oom_arch *a)
 }
 
 struct gemma4_layer {
-	const struct oom_arch *a;
-	struct oom_rope rope[2];        /* full, sliding */
-	struct oom_val mask[2];
+	struct oom_decoder_layer base;
 	struct oom_val ple;             /* all layers' inputs */
 };
 
-/* apply_rotary_pos_emb on [b, s, heads, d]: the argument lives until it returns. */
-static struct oom_val rotate(struct oom_tape *t, struct oom_val x, const struct oom_rope *r,
-			     uint64_t heads, uint64_t d)
-{
-	struct oom_frame f = {.t = t};
-
-	x = oom_arg(&f, x);
-	return oom_op_heads(t, oom_leave(&f, oom_rope_apply(t, x, r, heads, d, d)));
-}
-
 /* Keys and values; of a layer that shares another's, which that one keeps itself, an input. */
-static void keys_values(struct oom_frame *f, const struct gemma4_layer *l, uint8_t kind,
+static void keys_values(struct oom_frame *f, const struct oom_decoder_layer *l, uint8_t kind,
 			const struct oom_attn *at, struct oom_val x, struct oom_val *k,
 			struct oom_val *v)
 {
 	const struct oom_arch *a = l->a;
-	const int slides = kind & SLIDES ? 1 : 0;
-	const struct oom_dim kd = {at->kv_heads * at->d, "n_kv_heads * head_dim"};
+	const struct oom_dim kd = oom_k_width(at);
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_tape *t = f->t;
 
 	if (kind & SHARES) {
 		*k = *v = oom_input(t, "shared keys and values", t->m_bs, kd.n,
-				    oom_linear_dtype(t, (enum oom_dtype)x.dt));
+				    oom_linear_dtype(t, x.dt));
 		k->perm = v->perm = true;
 		t->warning = "gradients of keys and values that layers share are not counted";
 		return;
 	}
 	*k = oom_name(f, oom_op_linear(t, "k_proj", x, kd, bias));
 	/* values are the keys before their norm */
-	*v = oom_name(f, !slides && gemma4_of(a)->kv_full ?
+	*v = oom_name(f, !(kind & SLIDES) && gemma4_of(a)->kv_full ?
 				 *k : oom_op_linear(t, "v_proj", x, kd, bias));
 	*k = oom_rename(f, *k, oom_gemma4_norm(t, "k_norm", *k, at->d, true));
-	*k = oom_rename(f, *k, rotate(t, *k, &l->rope[slides], at->kv_heads, at->d));
+	*k = oom_rename(f, *k, oom_rope_heads(t, *k, at->rope, at->kv_heads, at->d));
 	*v = oom_rename(f, *v, oom_op_heads(t, oom_gemma4_norm(t, "v_norm", *v, at->d, false)));
 }
 
@@ -148,37 +134,37 @@ static void hold_graph(struct oom_tape *t, const struct oom_attn *at, struct oom
 			     weights = {2 * at->kv_heads * at->d * x.width, "2 * n_kv_heads * head_dim * d_model"};
 	struct oom_frame f = {.t = t};
 
-	oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, d, (enum oom_dtype)x.dt));
+	oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, d, x.dt));
 	if (t->amp && x.dt == OOM_F32) {
-		oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, both, (enum oom_dtype)t->amp_dt));
-		oom_name_shared(&f, oom_new(t, "graph of shared keys", OOM_MONO_ONE, weights, (enum oom_dtype)t->amp_dt));
+		oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, both, t->amp_dt));
+		oom_name_shared(&f, oom_new(t, "graph of shared keys", OOM_MONO_ONE, weights,
+					    t->amp_dt));
 	}
 	oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, norms, OOM_F32));
 	oom_forget_shared(&f);
 	oom_discard(t, oom_leave(&f, oom_none()));
 }
 
-static struct oom_val gemma4_attention(struct oom_frame *layer, const struct gemma4_layer *l,
+static struct oom_val gemma4_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
 				       uint8_t kind, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
 	const struct gemma4 *g = gemma4_of(a);
-	const int slides = kind & SLIDES ? 1 : 0;
-	const uint64_t d = slides ? a->head_dim : g->d_full;
-	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * d, "n_heads * head_dim"};
+	const bool slides = kind & SLIDES;
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
+	const struct oom_dim h = {x.width, x.text};
 	struct oom_tape *t = layer->t;
-	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_attn at = oom_layer_attn(t, l, slides);
 	struct oom_frame f = {.t = t};
 	struct oom_val q, k, v;
 
 	x = oom_arg(&f, x);
 	at.caller = layer;
-	at.d = at.dv = d;
+	at.d = at.dv = slides ? a->head_dim : g->d_full;
 	at.kv_heads = !slides && g->kv_full ? g->kv_full : a->n_kv_heads;
-	at.mask = l->mask[slides];
-	q = oom_gemma4_norm(t, "q_norm", oom_op_linear(t, "q_proj", x, qd, bias), d, true);
-	q = oom_name(&f, rotate(t, q, &l->rope[slides], a->n_heads, d));
+	q = oom_op_linear(t, "q_proj", x, oom_q_width(&at), bias);
+	q = oom_gemma4_norm(t, "q_norm", q, at.d, true);
+	q = oom_name(&f, oom_rope_heads(t, q, at.rope, a->n_heads, at.d));
 	keys_values(&f, l, kind, &at, x, &k, &v);
 	if (kind & STORES && t->recompute && k.rg)
 		hold_graph(t, &at, x);
@@ -237,13 +223,13 @@ static struct oom_val gemma4_block(struct oom_tape *t, const void *ctx, uint32_t
 				   struct oom_val x)
 {
 	const struct gemma4_layer *l = ctx;
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const uint64_t d = gemma4_of(a)->d_layer;
 	const uint8_t kind = kind_of(t, a, i);
 	struct oom_frame f = {.t = t};
 	struct oom_val h, scalar;
 
-	h = gemma4_attention(&f, l, kind, oom_gemma4_norm(t, "input_layernorm", x, 0, true));
+	h = gemma4_attention(&f, &l->base, kind, oom_gemma4_norm(t, "input_layernorm", x, 0, true));
 	x = oom_op_add(t, x, oom_gemma4_norm(t, "post_attention_layernorm", h, 0, true));
 	x = gemma4_feed_forward(t, a, kind, x);
 	if (d) {
@@ -255,7 +241,7 @@ static struct oom_val gemma4_block(struct oom_tape *t, const void *ctx, uint32_t
 		h = oom_gemma4_norm(t, "post_per_layer_input_norm", h, 0, true);
 		x = oom_op_add(t, oom_take(&f, x), h);
 	}
-	scalar = oom_input(t, "layer_scalar", OOM_MONO_ONE, 1, (enum oom_dtype)x.dt);
+	scalar = oom_input(t, "layer_scalar", OOM_MONO_ONE, 1, x.dt);
 	oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
 	/* hidden_states *= layer_scalar: one fresh gradient */
 	return oom_leave(&f, oom_op_masked_inplace(t, x, scalar));
@@ -273,8 +259,7 @@ static struct oom_val layer_inputs(struct oom_tape *t, const struct oom_arch *a,
 
 	own = oom_op_embedding(t, "embed_tokens_per_layer", ids, g->vocab_layer, w,
 			       OOM_P_EMBEDDING);
-	oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
-	own = oom_name(&f, oom_op_unary(t, OOM_SCALE, own));
+	own = oom_name(&f, oom_scaled_embedding(t, own));
 	p = oom_op_unary(t, OOM_SCALE, oom_op_linear(t, "per_layer_model_projection", x, w, 0));
 	p = oom_gemma4_norm(t, "per_layer_projection_norm", p, g->d_layer, true);
 	return oom_leave(&f, oom_op_unary(t, OOM_SCALE, oom_op_add(t, p, own)));
@@ -289,7 +274,7 @@ static struct oom_val mask(struct oom_tape *t, const struct oom_arch *a, uint64_
 
 	padded.padding_mask |= gemma4_of(a)->always_mask;
 	t->plan = &padded;
-	m = oom_make_mask(t, true, window, dt, t->m_b, t->m_s, t->m_s);
+	m = oom_causal_mask(t, window, dt);
 	t->plan = real;
 	return m;
 }
@@ -316,62 +301,33 @@ static void store_shared(struct oom_frame *f, const struct oom_arch *a, enum oom
 						   i % 2 && t->amp && dt == OOM_F32 ? oom_linear_dtype(t, dt) : dt));
 }
 
-/* Masks and rotary tables. */
-static void gemma4_shares(struct oom_frame *f, struct gemma4_layer *l, enum oom_dtype dt)
+static struct oom_val gemma4_prepare(struct oom_frame *f, const struct oom_arch *a,
+				     struct oom_decoder_layer *l, struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
-	const uint64_t d[2] = {gemma4_of(a)->d_full, a->head_dim};
+	struct oom_val *ple = &((struct gemma4_layer *)l)->ple;
+	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 	bool any[2];
 
+	*ple = gemma4_of(a)->d_layer ? oom_name_shared(f, layer_inputs(t, a, x)) : oom_none();
+	oom_name(f, oom_name_shared(f, oom_position_ids(t)));
+	store_shared(f, a, dt);
 	for (int i = 0; i < 2; i++) {
 		any[i] = oom_any_layer(t, a, SLIDES, i ? SLIDES : 0);
-		l->mask[i] = oom_name_for(f, mask(t, a, i ? a->window : 0, dt), any[i]);
+		*(i ? &l->sliding : &l->mask) =
+			oom_name_for(f, mask(t, a, i ? a->window : 0, dt), any[i]);
 	}
-	for (int i = 0; i < 2; i++) {
-		l->rope[i] = (struct oom_rope){oom_none(), oom_none()};
-		if (!any[i])
-			continue;
-		l->rope[i] = oom_rope_tables(t, d[i], dt, 2);
-		l->rope[i].cos = oom_name_shared(f, l->rope[i].cos);
-		l->rope[i].sin = oom_name_shared(f, l->rope[i].sin);
-	}
+	if (any[0])
+		l->rope = oom_name_tables(f, oom_rope_tables(t, gemma4_of(a)->d_full, dt, 2));
+	if (any[1])
+		l->local = oom_name_tables(f, oom_rope_tables(t, a->head_dim, dt, 2));
+	return x;
 }
 
-static struct oom_val gemma4_model(struct oom_tape *t, const struct oom_arch *a,
-				   struct oom_val *embed)
+static struct oom_val gemma4_finish(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const uint64_t depth = oom_depth(t, a->n_layers);
-	struct gemma4_layer l = {.a = a, .ple = oom_none()};
-	struct oom_frame f = {.t = t};
-	struct oom_val x, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	uint8_t kind[OOM_MAX_LAYERS];
-
-	t->scope = "embed_tokens";
-	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
-	oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
-	/* inputs_embeds and position_ids, locals of the model */
-	x = oom_name(&f, oom_input_grads(t, oom_op_unary(t, OOM_SCALE, x)));
-	if (gemma4_of(a)->d_layer)
-		l.ple = oom_name_shared(&f, layer_inputs(t, a, x));
-	ids = oom_name_shared(&f, oom_position_ids(t));
-	oom_name(&f, ids);
-	store_shared(&f, a, (enum oom_dtype)x.dt);
-	gemma4_shares(&f, &l, (enum oom_dtype)x.dt);
-	for (uint64_t i = 0; i < depth && i < OOM_MAX_LAYERS; i++)
-		kind[i] = kind_of(t, a, i);
-	x = oom_layers(t, (uint32_t)depth, kind, gemma4_block, &l, x);
-	x = oom_gemma4_norm(t, "norm", x, 0, true);
-	oom_forget_shared(&f);
-	return oom_leave(&f, x);
-}
-
-static struct oom_val gemma4_step(struct oom_tape *t, const struct oom_arch *a)
-{
-	struct oom_val embed, x = gemma4_model(t, a, &embed);
-
-	return oom_causal_tail(t, a, x, embed);
+	(void)a;
+	return oom_gemma4_norm(t, "norm", x, 0, true);
 }
 
 static const struct oom_family_type gemma4_types[] = {
@@ -388,5 +344,7 @@ const struct oom_family oom_family_gemma4 = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = gemma4_keys,
 	.parse = gemma4_parse,
-	.step = gemma4_step,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .gemma_embed = true, .kind_of = kind_of,
+			       .layer_size = sizeof(struct gemma4_layer), .block = gemma4_block,
+			       .prepare = gemma4_prepare, .finish = gemma4_finish),
 };

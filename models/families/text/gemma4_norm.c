@@ -6,7 +6,7 @@
 struct oom_val oom_gemma4_norm(struct oom_tape *t, const char *name, struct oom_val x, uint64_t width, bool weighted)
 {
 	const uint64_t w = width ? width : x.width;
-	const enum oom_dtype in = (enum oom_dtype)x.dt;
+	const enum oom_dtype in = x.dt;
 	const char *scope = t->scope;
 	struct oom_val weight = oom_none(), wide, v, y;
 	struct oom_frame f = {.t = t};

@@ -99,7 +99,7 @@ static struct oom_val neo_attention(struct oom_tape *t, const struct oom_decoder
 	q = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "q_proj", x, h, 0)));
 	k = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "k_proj", x, h, 0)));
 	v = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "v_proj", x, h, 0)));
-	dt = (enum oom_dtype)v.dt;
+	dt = v.dt;
 	q = oom_name(&inner, oom_op_cast(t, q, OOM_F32));
 	k = oom_name(&inner, oom_op_cast(t, k, OOM_F32));
 	w = oom_op_bmm(t, "scores", q, k, t->m_bss, heads, a->head_dim);
@@ -125,8 +125,7 @@ static struct oom_val gpt2_block(struct oom_tape *t, const void *ctx, uint32_t i
 
 	/* the model's `outputs` are the last layer's until this one returns */
 	if (kind->separate)
-		oom_name(&f, oom_weights_before(t, i, a->n_heads,
-						oom_linear_dtype(t, (enum oom_dtype)x.dt)));
+		oom_name(&f, oom_weights_before(t, i, a->n_heads, oom_linear_dtype(t, x.dt)));
 	h = oom_name(&f, oom_norm(t, a->norm, "ln_1", x, 0));
 	y = kind->separate ? neo_attention(t, l, h, &weights) : gpt2_attention(&f, l, h);
 	y = oom_name(&f, y);                    /* attn_output, to the end */
@@ -157,17 +156,10 @@ static struct oom_val gpt2_prepare(struct oom_frame *f, const struct oom_arch *a
 	pos = oom_name(f, oom_op_embedding(t, "wpe", ids, a->max_positions, D(a->d_model), 0));
 	x = oom_op_add(t, x, pos);
 	if (!kind->separate || t->plan->padding_mask || t->plan->attn != OOM_ATTN_SDPA)
-		l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b,
-							   t->m_s, t->m_s));
+		l->mask = oom_name_shared(f,
+					  oom_make_mask(t, true, 0, x.dt, t->m_b, t->m_s, t->m_s));
 	return oom_op_dropout(t, x, a->embed_dropout);
 }
-
-static const struct oom_decoder gpt2_decoder = {
-	.embed = "wte",
-	.norm = "ln_f",
-	.block = gpt2_block,
-	.prepare = gpt2_prepare,
-};
 
 static const struct oom_type_targets gpt2_targets[] = {
 	{"gpt_neo", "q_proj+v_proj", NULL}, {"gpt2", NULL, "ln_1+ln_2+ln_f"}, {NULL, NULL, NULL},
@@ -183,5 +175,6 @@ const struct oom_family oom_family_gpt2 = {
 	.type_targets = gpt2_targets,
 	.keys = keys_of_all,
 	.parse = gpt2_parse,
-	.decoder = &gpt2_decoder,
+	.decoder = OOM_DECODER(.embed = "wte", .norm = "ln_f", .block = gpt2_block,
+			       .prepare = gpt2_prepare),
 };

@@ -123,7 +123,7 @@ static struct oom_val gpt_neox_block(struct oom_tape *t, const void *ctx, uint32
 static struct oom_val gpt_neox_prepare(struct oom_frame *f, const struct oom_arch *a,
 				       struct oom_decoder_layer *l, struct oom_val x)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 
 	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s));

@@ -35,7 +35,7 @@ static struct oom_val scores(struct oom_frame *f, const struct oom_decoder_layer
 	struct oom_frame call = {.t = t};
 	struct oom_val zeros, w;
 
-	zeros = oom_name(f, oom_new(t, "attn_scores", t->m_bss, heads, (enum oom_dtype)q.dt));
+	zeros = oom_name(f, oom_new(t, "attn_scores", t->m_bss, heads, q.dt));
 	oom_name(&call, oom_amp_cast(t, zeros));
 	w = oom_op_bmm(t, "scores", q, k, t->m_bss, heads, l->a->head_dim);
 	w = oom_leave(&call, w);
@@ -57,7 +57,7 @@ static struct oom_val attention(struct oom_tape *t, const struct oom_decoder_lay
 
 	y = oom_op_heads(t, oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), 0));
 	oom_op_split(t, y, 3, parts, p);
-	dt = (enum oom_dtype)p[2].dt;
+	dt = p[2].dt;
 	/* cat((rotated, passed), dim=-1), also when nothing passes */
 	for (int k = 0; k < 2; k++) {
 		p[k] = oom_rope_apply(t, p[k], &l->rope, a->n_heads, a->head_dim, rot);
@@ -78,7 +78,7 @@ static struct oom_val attention(struct oom_tape *t, const struct oom_decoder_lay
 static struct oom_val weights_before(struct oom_tape *t, const struct oom_arch *a, uint32_t i,
 				     struct oom_val x)
 {
-	const enum oom_dtype dt = oom_linear_dtype(t, (enum oom_dtype)x.dt);
+	const enum oom_dtype dt = oom_linear_dtype(t, x.dt);
 	const struct oom_dim heads = {a->n_heads, "n_heads"};
 
 	if (i && t->grad && !t->recompute && t->amp && dt == OOM_F32 && a->attn_dropout > 0)
@@ -111,22 +111,12 @@ static struct oom_val gpt_neox_japanese_block(struct oom_tape *t, const void *ct
 static struct oom_val gpt_neox_japanese_prepare(struct oom_frame *f, const struct oom_arch *a,
 						struct oom_decoder_layer *l, struct oom_val x)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 
 	l->mask = oom_name_shared(f, oom_make_eager_mask(f->t, dt));
 	l->rope = oom_name_tables(f, oom_rope_tables(f->t, a->head_dim, dt, 2));
 	return x;
 }
-
-static const struct oom_decoder gpt_neox_japanese_decoder = {
-	.embed = "embed_in",
-	.norm = "final_layer_norm",
-	.head = "embed_out",
-	.position_ids = true,
-	.last_apart = true,
-	.block = gpt_neox_japanese_block,
-	.prepare = gpt_neox_japanese_prepare,
-};
 
 const struct oom_family oom_family_gpt_neox_japanese = {
 	.name = "gpt_neox_japanese",
@@ -137,5 +127,8 @@ const struct oom_family oom_family_gpt_neox_japanese = {
 	.lora_targets = "query_key_value",
 	.keys = gpt_neox_japanese_keys,
 	.parse = gpt_neox_japanese_parse,
-	.decoder = &gpt_neox_japanese_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_in", .norm = "final_layer_norm", .head = "embed_out",
+			       .position_ids = true, .last_apart = true,
+			       .block = gpt_neox_japanese_block,
+			       .prepare = gpt_neox_japanese_prepare),
 };

@@ -5,8 +5,6 @@
  * the eager one, and so does this file unless flash is asked for.
  * Only unsloth builds it of separate experts, and then runs its attention through flex attention on
  * any card (unsloth_zoo/temporary_patches/gpt_oss.py flex_attention_with_sink). */
-#include <string.h>
-
 #include "blocks/decoder.h"
 #include "config/keys.h"
 
@@ -17,42 +15,14 @@ static const struct oom_key_row gpt_oss_keys[] = {
 
 static void gpt_oss_parse(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
-	const struct oom_key *window = oom_read_key(r, "sliding_window");
-
 	a->act = OOM_ACT_SIGMOID;
 	a->gated = true;
 	a->rotary_share = 1;
 	oom_check_experts(a);
-	if (window && window->type == OOM_KEY_NUMBER && window->number >= 1 && window->number < 1e9)
-		a->window = (uint64_t)window->number;
-	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", i);
-
-		a->kind[i] = a->window && (type ? !strcmp(type, "sliding_attention") : (i + 1) % 2);
-	}
-}
-
-struct gpt_oss_layer {
-	struct oom_decoder_layer base;  /* with tables of half the head */
-	struct oom_val mask[2];         /* full, sliding */
-};
-
-/* [x1 cos - x2 sin, x2 cos + x1 sin] on the two halves. */
-static struct oom_val rotate(struct oom_tape *t, struct oom_val x, const struct oom_rope *r)
-{
-	const struct oom_dim half[2] = {{x.width / 2, NULL}, {x.width / 2, NULL}},
-			     whole = {x.width, x.text};
-	struct oom_frame f = {.t = t};
-	struct oom_val p[2], c, s;
-
-	oom_op_split(t, x, 2, half, p);
-	oom_name_each(&f, p, 2);
-	c = oom_op_mul(t, p[0], r->cos);
-	c = oom_op_add(t, c, oom_op_mul(t, p[1], r->sin));
-	s = oom_op_mul(t, oom_take(&f, p[1]), r->cos);
-	s = oom_op_add(t, s, oom_op_mul(t, oom_take(&f, p[0]), r->sin));
-	return oom_op_cat(t, c, s, whole);
+	a->window = oom_read_sliding(a);
+	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++)
+		a->kind[i] = oom_read_says(a, "layer_types", i, "sliding_attention", (i + 1) % 2) &&
+			     a->window;
 }
 
 static struct oom_val repeat_kv(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
@@ -90,7 +60,7 @@ static struct oom_val with_sinks(struct oom_frame *layer, const struct oom_arch 
 	c = oom_name(&f, c);                    /* probs and scores, to the end */
 	p = oom_op_slice(t, oom_op_softmax_own(t, c), t->m_bss, heads);
 	p = oom_name(&f, p);
-	p = oom_op_cast(t, oom_op_dropout(t, p, a->attn_dropout), (enum oom_dtype)v.dt);
+	p = oom_op_cast(t, oom_op_dropout(t, p, a->attn_dropout), v.dt);
 	oom_forget(&f, w);                      /* attn_weights is reassigned only now */
 	p = oom_name(layer, p);
 	p = oom_op_bmm(t, "attention", p, v, t->m_bs, qd, oom_mono_now(t, t->m_s));
@@ -104,31 +74,29 @@ static bool is_fused(const struct oom_plan *p)
 	       (p->attn == OOM_ATTN_SDPA && p->moe_experts == OOM_EXPERTS_SEPARATE);
 }
 
-static struct oom_val gpt_oss_attention(struct oom_frame *layer, const struct gpt_oss_layer *l,
+static struct oom_val gpt_oss_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
 					uint8_t kind, struct oom_val x)
 {
-	const struct oom_arch *a = l->base.a;
-	const struct oom_dim h = {x.width, x.text},
-			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"},
-			     kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
+	const struct oom_arch *a = l->a;
+	const struct oom_dim h = {x.width, x.text};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_tape *t = layer->t;
+	const struct oom_attn at = oom_attn_of(t, a);
 	struct oom_frame f = {.t = t};
 	struct oom_val q, k, v;
 
 	x = oom_arg(&f, x);
-	q = oom_op_heads(t, oom_op_linear(t, "q_proj", x, qd, bias));
-	k = oom_op_heads(t, oom_op_linear(t, "k_proj", x, kd, bias));
-	v = oom_name(&f, oom_op_heads(t, oom_op_linear(t, "v_proj", x, kd, bias)));
-	q = oom_name(&f, rotate(t, q, &l->base.rope));
-	k = oom_name(&f, rotate(t, k, &l->base.rope));
+	q = oom_op_heads(t, oom_op_linear(t, "q_proj", x, oom_q_width(&at), bias));
+	k = oom_op_heads(t, oom_op_linear(t, "k_proj", x, oom_k_width(&at), bias));
+	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, oom_k_width(&at), bias));
+	v = oom_name(&f, v);
+	q = oom_name(&f, oom_rope_halves(t, q, &l->rope));
+	k = oom_name(&f, oom_rope_halves(t, k, &l->rope));
 	if (is_fused(t->plan)) {
-		struct oom_attn at = oom_attn_of(t, a);
-
 		oom_param(t, "sinks", 0, a->n_heads, OOM_P_UNUSED);
 		q = oom_attention_core(t, &at, q, k, v);
 	} else {
-		q = with_sinks(layer, a, l->mask[kind], q, k, v);
+		q = with_sinks(layer, a, kind ? l->sliding : l->mask, q, k, v);
 	}
 	return oom_leave(&f, oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0));
 }
@@ -172,8 +140,10 @@ static struct oom_val biased(struct oom_frame *f, const struct product *p, struc
 	return oom_op_add_inplace(t, y, *rows);
 }
 
-static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+static struct oom_val experts(struct oom_frame *layer, const struct oom_decoder_layer *l,
+			      uint8_t kind, struct oom_val x)
 {
+	const struct oom_arch *a = l->a;
 	const uint64_t width = a->d_expert, h = x.width;
 	const struct oom_dim e = {a->n_experts, "n_experts"}, k = {a->top_k, "top_k"},
 			     kh = {a->top_k * h, "top_k * d_model"}, d = {h, "d_model"};
@@ -181,9 +151,11 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 				      .expert_bias = true};
 	struct product p = {"gate and up", "gate_up_proj", "gate_up_proj_bias", .experts = e.n,
 			    .top_k = k.n};
+	struct oom_tape *t = layer->t;
 	struct oom_frame f = {.t = t};
 	struct oom_val w, b, index, scores, perm, rows = oom_none(), sel, mask, y;
 
+	(void)kind;
 	x = oom_arg(&f, x);
 	t->scope = "router";
 	w = oom_param(t, "weight", e.n, h, 0);
@@ -221,29 +193,13 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	oom_forget(&f, p.ids);
 	oom_forget(&f, perm);
 	oom_forget(&f, index);
-	return oom_leave(&f, oom_op_cast(t, y, (enum oom_dtype)x.dt));
-}
-
-static struct oom_val gpt_oss_block(struct oom_tape *t, const void *ctx, uint32_t i,
-				    struct oom_val x)
-{
-	const struct gpt_oss_layer *l = ctx;
-	const struct oom_arch *a = l->base.a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	struct oom_frame f = {.t = t};
-	struct oom_val h;
-
-	h = gpt_oss_attention(&f, l, kind, oom_norm(t, a->norm, "input_layernorm", x, 0));
-	x = oom_name(&f, oom_op_add(t, x, h));
-	h = experts(t, a, oom_norm(t, a->norm, "post_attention_layernorm", x, 0));
-	return oom_leave(&f, oom_op_add(t, x, h));
+	return oom_leave(&f, oom_op_cast(t, y, x.dt));
 }
 
 static struct oom_val gpt_oss_prepare(struct oom_frame *f, const struct oom_arch *a,
-				      struct oom_decoder_layer *base, struct oom_val x)
+				      struct oom_decoder_layer *l, struct oom_val x)
 {
-	struct gpt_oss_layer *l = (struct gpt_oss_layer *)base;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 	const struct oom_plan *real = t->plan;
 	struct oom_plan plan = *real;
@@ -251,26 +207,17 @@ static struct oom_val gpt_oss_prepare(struct oom_frame *f, const struct oom_arch
 	if (plan.attn == OOM_ATTN_SDPA)
 		plan.attn = is_fused(real) ? OOM_ATTN_FLASH : OOM_ATTN_EAGER;
 	t->plan = &plan;
-	for (int i = 0; i < 2; i++)
-		l->mask[i] = i && !a->window ? oom_none() :
-			     oom_name_shared(f, oom_make_mask(t, true, i ? a->window : 0, dt,
-							      t->m_b, t->m_s, t->m_s));
+	l->mask = oom_name_shared(f, oom_causal_mask(t, 0, dt));
+	if (a->window)
+		l->sliding = oom_name_shared(f, oom_causal_mask(t, a->window, dt));
 	t->plan = real;
 	for (int i = 0; i < 2; i++)
 		oom_buffer(t, a->head_dim / 2, OOM_F32);
-	base->rope = oom_rope_tables(t, a->head_dim / 2 ? a->head_dim / 2 : 1, dt, 0);
-	base->rope = oom_name_tables(f, base->rope);
+	/* tables of half the head */
+	l->rope = oom_rope_tables(t, a->head_dim / 2 ? a->head_dim / 2 : 1, dt, 0);
+	l->rope = oom_name_tables(f, l->rope);
 	return x;
 }
-
-static const struct oom_decoder gpt_oss_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.kinds = true,
-	.layer_size = sizeof(struct gpt_oss_layer),
-	.block = gpt_oss_block,
-	.prepare = gpt_oss_prepare,
-};
 
 const struct oom_family oom_family_gpt_oss = {
 	.name = "gpt_oss",
@@ -283,5 +230,7 @@ const struct oom_family oom_family_gpt_oss = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = gpt_oss_keys,
 	.parse = gpt_oss_parse,
-	.decoder = &gpt_oss_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .kinds = true,
+			       .mixer = gpt_oss_attention, .feed_forward = experts,
+			       .prepare = gpt_oss_prepare),
 };

@@ -56,7 +56,7 @@ static uint16_t of_positions(const struct oom_tape *t)
 static struct oom_val rotate(struct oom_tape *t, struct oom_val x, struct oom_val sincos,
 			     uint64_t rot)
 {
-	const enum oom_dtype dt = (enum oom_dtype)sincos.dt;
+	const enum oom_dtype dt = sincos.dt;
 	struct oom_frame f = {.t = t};
 	struct oom_rope rope;
 
@@ -149,7 +149,7 @@ static struct oom_val gptj_attention(struct oom_frame *layer, const struct oom_d
 	struct oom_val p[3], rest[2], sincos, y;
 
 	project(&f, a, x, p);
-	sincos = oom_name(&f, table(&f, a, (enum oom_dtype)p[1].dt));
+	sincos = oom_name(&f, table(&f, a, p[1].dt));
 	for (int i = 1; i >= 0; i--) {
 		p[i] = oom_name(&f, p[i]);
 		rest[i] = oom_name(&f, oom_op_slice(t, p[i], p[i].mono, pass));
@@ -160,7 +160,7 @@ static struct oom_val gptj_attention(struct oom_frame *layer, const struct oom_d
 	p[1] = joined(&f, a, p[1], rest[1]);
 	p[0] = joined(&f, a, p[0], rest[0]);
 	if (written_out(t, a)) {
-		y = weights_of(t, l, p[0], p[1], (enum oom_dtype)p[2].dt);
+		y = weights_of(t, l, p[0], p[1], p[2].dt);
 		oom_block_returns(t, y);
 		y = oom_op_bmm(t, "attention", oom_name(layer, y), p[2], t->m_bs, h,
 			       oom_mono_now(t, t->m_s));
@@ -181,8 +181,7 @@ static struct oom_val gptj_block(struct oom_tape *t, const void *ctx, uint32_t i
 	struct oom_val h, y;
 
 	if (t->plan->attn != OOM_ATTN_FLASH)
-		oom_name(&f, oom_weights_before(t, i, a->n_heads,
-						oom_linear_dtype(t, (enum oom_dtype)x.dt)));
+		oom_name(&f, oom_weights_before(t, i, a->n_heads, oom_linear_dtype(t, x.dt)));
 	h = oom_name(&f, oom_norm(t, a->norm, "ln_1", x, 0));
 	y = gptj_attention(&f, l, h);
 	h = oom_plain_mlp(t, oom_take(&f, h), "fc_in", "fc_out", a->act, D(a->d_ff), true);
@@ -194,17 +193,9 @@ static struct oom_val gptj_prepare(struct oom_frame *f, const struct oom_arch *a
 				   struct oom_decoder_layer *l, struct oom_val x)
 {
 	if (written_out(f->t, a))
-		l->mask = oom_name_shared(f, oom_make_eager_mask(f->t, (enum oom_dtype)x.dt));
+		l->mask = oom_name_shared(f, oom_make_eager_mask(f->t, x.dt));
 	return oom_op_dropout(f->t, x, a->embed_dropout);
 }
-
-static const struct oom_decoder gptj_decoder = {
-	.embed = "wte",
-	.norm = "ln_f",
-	.position_ids = true,
-	.block = gptj_block,
-	.prepare = gptj_prepare,
-};
 
 static const struct oom_type_targets gptj_targets[] = {
 	{"codegen", "qkv_proj", NULL}, {"gptj", NULL, "ln_1+ln_f"}, {NULL, NULL, NULL},
@@ -220,5 +211,6 @@ const struct oom_family oom_family_gptj = {
 	.type_targets = gptj_targets,
 	.keys = gptj_keys,
 	.parse = gptj_parse,
-	.decoder = &gptj_decoder,
+	.decoder = OOM_DECODER(.embed = "wte", .norm = "ln_f", .position_ids = true,
+			       .block = gptj_block, .prepare = gptj_prepare),
 };

@@ -46,25 +46,15 @@ static void hrm_text_parse(struct oom_arch *a)
 		own->bp[i] = (uint64_t)oom_read_item_real(r, "L_bp_cycles", i, 1);
 }
 
-static struct oom_val hrm_text_block(struct oom_tape *t, const void *ctx, uint32_t i,
-				     struct oom_val x)
+static struct oom_val hrm_text_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					 uint8_t kind, struct oom_val x)
 {
-	const struct oom_decoder_layer *l = ctx;
-	const struct oom_arch *a = l->a;
-	struct oom_rope rope = l->rope;
-	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_frame f = {.t = t};
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
+	struct oom_attn at = oom_layer_attn(layer->t, l, false);
 
-	(void)i;
-	at.rope = &rope;
-	at.mask = l->mask;
+	(void)kind;
 	at.gated = true;
-	at.gate_bias = a->qkv_bias;
-	x = oom_name(&f, oom_op_add(t, x, oom_attention(t, &at, h)));
-	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
-	h = oom_gated_mlp(t, h, a->act, D(a->d_ff), a->mlp_bias);
-	return oom_leave(&f, oom_op_add(t, x, h));
+	at.gate_bias = l->a->qkv_bias;
+	return oom_attention(layer->t, &at, x);
 }
 
 /* One run of a stack, whose parameters begin at *start (0: they are met for the first time). */
@@ -82,7 +72,7 @@ static struct oom_val run(struct oom_tape *t, const struct oom_decoder_layer *l,
 		t->cursor = *start;
 	else
 		*start = at;
-	x = oom_layers(t, (uint32_t)oom_depth(t, l->a->n_layers), NULL, hrm_text_block, l, x);
+	x = oom_layers(t, (uint32_t)oom_depth(t, l->a->n_layers), NULL, oom_plain_layer, l, x);
 	t->expand = expand;
 	if (*start != at)
 		t->cursor = at;
@@ -124,14 +114,14 @@ static struct oom_val cycles(struct oom_tape *t, const struct oom_decoder_layer 
 	return oom_leave(&f, high);
 }
 
-static const struct oom_decoder hrm_text_shares = {.rope = true};
+static const struct oom_decoder hrm_text_decoder = {.rope = true, .mixer = hrm_text_attention};
 
 /* HrmTextModel.forward */
 static struct oom_val hrm_text_model(struct oom_tape *t, const struct oom_arch *a,
 				     struct oom_val *embed)
 {
 	struct oom_val x, low, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct oom_decoder_layer l = {.a = a};
+	struct oom_decoder_layer l = {.a = a, .d = &hrm_text_decoder};
 	struct oom_frame f = {.t = t};
 
 	t->scope = "model";
@@ -142,8 +132,8 @@ static struct oom_val hrm_text_model(struct oom_tape *t, const struct oom_arch *
 	x = oom_name(&f, oom_op_unary(t, OOM_SCALE, oom_input_grads(t, x)));
 	ids = oom_name_shared(&f, oom_position_ids(t));
 	oom_name(&f, ids);
-	oom_decoder_shares(&f, a, &hrm_text_shares, &l, (enum oom_dtype)x.dt);
-	low = oom_new(t, "z_L", t->m_bs, D(a->d_model), (enum oom_dtype)x.dt);
+	oom_decoder_shares(&f, a, &hrm_text_decoder, &l, x.dt);
+	low = oom_new(t, "z_L", t->m_bs, D(a->d_model), x.dt);
 	return oom_leave(&f, cycles(t, &l, x, low));
 }
 

@@ -59,42 +59,26 @@ static void jamba_parse(struct oom_arch *a)
 	oom_warn_kernels(a, "the mamba_ssm and causal_conv1d kernels", "them");
 }
 
-static struct oom_val jamba_feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t kind,
-					 struct oom_val x)
+static struct oom_val jamba_mixer(struct oom_frame *layer, const struct oom_decoder_layer *l,
+				  uint8_t kind, struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .act = a->act,
-				  .scores_in_input_type = true, .router_linear = true};
+	const struct oom_selective mixer = mixer_of(l->a);
+	struct oom_attn at = oom_layer_attn(layer->t, l, false);
 
-	return kind & EXPERTS ? oom_moe_mlp(t, &m, x) :
-				oom_gated_mlp(t, x, a->act, D(a->d_ff), false);
-}
-
-static struct oom_val jamba_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
-{
-	const struct oom_decoder_layer *l = ctx;
-	const struct oom_arch *a = l->a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	const struct oom_selective mixer = mixer_of(a);
-	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_frame f = {.t = t};
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
-
-	at.mask = l->mask;
 	at.repeat_kv_flash = true;
-	h = kind & ATTENTION ? oom_attention(t, &at, h) : oom_selective_mixer(t, &mixer, h);
-	x = oom_name(&f, oom_op_add(t, x, h));
-	h = oom_norm(t, a->norm, "pre_ff_layernorm", x, 0);
-	return oom_leave(&f, oom_op_add(t, x, jamba_feed_forward(t, a, kind, h)));
+	return kind & ATTENTION ? oom_attention(layer->t, &at, x) :
+				  oom_selective_mixer(layer->t, &mixer, x);
 }
 
-static const struct oom_decoder jamba_decoder = {
-	.embed = "embed_tokens",
-	.norm = "final_layernorm",
-	.position_ids = true,
-	.kinds = true,
-	.block = jamba_block,
-};
+static struct oom_val jamba_feed_forward(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					 uint8_t kind, struct oom_val x)
+{
+	const struct oom_arch *a = l->a;
+	const struct oom_moe m = OOM_MOE(a, .scores_in_input_type = true, .router_linear = true);
+
+	return kind & EXPERTS ? oom_moe_mlp(layer->t, &m, x) :
+				oom_gated_mlp(layer->t, x, a->act, D(a->d_ff), false);
+}
 
 const struct oom_family oom_family_jamba = {
 	.name = "jamba",
@@ -105,5 +89,8 @@ const struct oom_family oom_family_jamba = {
 	.lora_targets = "in_proj+q_proj+v_proj",
 	.keys = jamba_keys,
 	.parse = jamba_parse,
-	.decoder = &jamba_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "final_layernorm",
+			       .position_ids = true, .kinds = true, .mixer = jamba_mixer,
+			       .feed_forward = jamba_feed_forward,
+			       .norms = {NULL, "pre_ff_layernorm"}),
 };

@@ -26,12 +26,12 @@ static struct oom_val scattered(struct oom_tape *t, struct oom_val y, struct oom
 {
 	struct oom_frame f = {.t = t};
 
-	oom_name(&f, oom_new(t, "zeros", mono, width, (enum oom_dtype)y.dt));
+	oom_name(&f, oom_new(t, "zeros", mono, width, y.dt));
 	return oom_leave(&f, oom_op_gather(t, "index_add", y, rows, mono, width));
 }
 
-static struct oom_val jetmoe_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
-				       struct oom_val x)
+static struct oom_val attention(struct oom_tape *t, const struct oom_decoder_layer *l,
+				struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_dim h = {x.width, x.text},
@@ -40,7 +40,7 @@ static struct oom_val jetmoe_attention(struct oom_tape *t, const struct oom_deco
 			     x_all = {a->top_k * h.n, "top_k * d_model"};
 	const struct oom_dim parts[2] = {kv, kv};
 	struct oom_frame f = {.t = t};
-	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_attn at = oom_layer_attn(t, l, false);
 	struct oom_routes r;
 	struct oom_val bias, q, p[2], y;
 
@@ -63,7 +63,6 @@ static struct oom_val jetmoe_attention(struct oom_tape *t, const struct oom_deco
 	oom_rope_pair(t, &q, &p[0], &l->rope, a->n_heads, a->n_kv_heads, a->head_dim, a->head_dim);
 	for (int i = 0; i < 2; i++)             /* repeat(1, top_k, 1, 1) */
 		p[i] = oom_op_expand_copy(t, p[i], x.mono, q_all);
-	at.mask = l->mask;
 	at.kv_heads = a->n_heads;
 	y = oom_attention_core(t, &at, q, p[0], p[1]);
 	y = oom_op_gather(t, "by expert", y, oom_take(&f, r.order), x.mono, q_all);
@@ -73,37 +72,32 @@ static struct oom_val jetmoe_attention(struct oom_tape *t, const struct oom_deco
 	return oom_op_add(t, oom_leave(&f, y), bias);
 }
 
-static struct oom_val jetmoe_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val jetmoe_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
+				       uint8_t kind, struct oom_val x)
 {
-	const struct oom_decoder_layer *l = ctx;
-	const struct oom_arch *a = l->a;
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .act = a->act};
-	struct oom_frame f = {.t = t};
-	struct oom_val h, bias;
-
-	(void)i;
-	h = oom_norm(t, a->norm, "input_layernorm", x, 0);
-	t->selection.within = "self_attention";
-	h = jetmoe_attention(t, l, h);
-	t->selection.within = NULL;
-	x = oom_name(&f, oom_op_add(t, x, h));
-	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
-	t->scope = "mlp";
-	bias = oom_param(t, "bias", 0, a->d_model, 0);
-	t->selection.within = "mlp";
-	h = oom_op_add(t, oom_moe_parallel_experts(t, &m, h), bias);
-	t->selection.within = NULL;
-	return oom_leave(&f, oom_op_add(t, x, h));
+	(void)kind;
+	layer->t->selection.within = "self_attention";
+	x = attention(layer->t, l, x);
+	layer->t->selection.within = NULL;
+	return x;
 }
 
-static const struct oom_decoder jetmoe_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.position_ids = true,
-	.rope = true,
-	.block = jetmoe_block,
-};
+static struct oom_val jetmoe_feed_forward(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					  uint8_t kind, struct oom_val x)
+{
+	const struct oom_moe m = {.experts = l->a->n_experts, .top_k = l->a->top_k,
+				  .d_expert = l->a->d_expert, .act = l->a->act};
+	struct oom_tape *t = layer->t;
+	struct oom_val bias;
+
+	(void)kind;
+	t->scope = "mlp";
+	bias = oom_param(t, "bias", 0, l->a->d_model, 0);
+	t->selection.within = "mlp";
+	x = oom_op_add(t, oom_moe_parallel_experts(t, &m, x), bias);
+	t->selection.within = NULL;
+	return x;
+}
 
 const struct oom_family oom_family_jetmoe = {
 	.name = "jetmoe",
@@ -114,5 +108,7 @@ const struct oom_family oom_family_jetmoe = {
 	.lora_targets = "kv_proj",
 	.keys = jetmoe_keys,
 	.parse = jetmoe_parse,
-	.decoder = &jetmoe_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .position_ids = true,
+			       .rope = true, .mixer = jetmoe_attention,
+			       .feed_forward = jetmoe_feed_forward),
 };

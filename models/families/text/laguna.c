@@ -1,7 +1,5 @@
 /* Laguna: Llama-like, with heads counted by layer, a gate for every head, sliding layers,
  * sigmoid-routed experts. Reference: transformers 5.12, models/laguna/modeling_laguna.py. */
-#include <string.h>
-
 #include "blocks/decoder.h"
 #include "config/keys.h"
 
@@ -46,10 +44,8 @@ static void parse_kinds(struct oom_arch *a)
 	bool any = false;
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i),
-			   *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
-		const bool slides = type && !strcmp(type, "sliding_attention"),
-			   dense = mlp ? !strcmp(mlp, "dense") : i == 0;
+		const bool slides = oom_read_says(a, "layer_types", i, "sliding_attention", false),
+			   dense = oom_read_says(a, "mlp_layer_types", i, "dense", i == 0);
 		const double heads = oom_read_item_real(r, "num_attention_heads_per_layer",
 							(uint32_t)i, (double)a->n_heads);
 
@@ -90,28 +86,19 @@ static void laguna_parse(struct oom_arch *a)
 		parse_kinds(a);
 }
 
-struct laguna_layer {
-	struct oom_decoder_layer base;
-	struct oom_rope rope[2];        /* full, sliding */
-	struct oom_val mask[2];
-};
-
 /* Sigmoid scores of a 16-bit product in fp32; a frozen bias of the choice alone; normalised, in
  * the model's type. */
 static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
 				  .d_expert = a->d_expert, .act = a->act};
-	const struct oom_dim e = {m.experts, "n_experts"}, k = {m.top_k, "top_k"},
-			     d_shared = {a->d_shared, "d_shared"};
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const struct oom_dim e = {m.experts, "n_experts"}, k = {m.top_k, "top_k"};
+	const enum oom_dtype dt = x.dt;
 	struct oom_frame f = {.t = t};
 	struct oom_val shared, p, v, index;
 
 	x = oom_arg(&f, x);
-	t->selection.shared = true;
-	shared = oom_gated_mlp(t, x, a->act, d_shared, false);
-	t->selection.shared = false;
+	shared = oom_shared_expert(t, a, x);
 	t->scope = "gate";
 	p = oom_param(t, "weight", m.experts, x.width, 0);
 	oom_param(t, "e_score_correction_bias", 0, m.experts, OOM_P_FROZEN);
@@ -131,57 +118,44 @@ static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, stru
 	return oom_leave(&f, oom_op_add(t, oom_op_unary(t, OOM_SCALE, v), shared));
 }
 
-static struct oom_val laguna_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val laguna_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
+				       uint8_t kind, struct oom_val x)
 {
-	const struct laguna_layer *l = ctx;
-	const struct oom_arch *a = l->base.a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	const int slides = kind & SLIDES;
-	struct oom_rope rope = l->rope[slides];
-	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_frame f = {.t = t};
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
+	const struct laguna *own = laguna_of(l->a);
+	struct oom_attn at = oom_layer_attn(layer->t, l, kind & SLIDES);
 
-	at.heads = laguna_of(a)->counts[kind >> 2];
-	at.rope = &rope;
-	at.rot_dim = laguna_of(a)->rot[slides];
-	at.mask = l->mask[slides];
-	at.qk_norm = true;
-	at.head_gate = true;
-	x = oom_name(&f, oom_op_add(t, x, oom_attention(t, &at, h)));
-	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
-	h = kind & DENSE ? oom_gated_mlp(t, h, a->act, D(a->d_ff), false) : mixture(t, a, h);
-	return oom_leave(&f, oom_op_add(t, x, h));
+	at.heads = own->counts[kind >> 2];
+	at.rot_dim = own->rot[kind & SLIDES];
+	at.qk_norm = at.head_gate = true;
+	return oom_attention(layer->t, &at, x);
+}
+
+static struct oom_val laguna_feed_forward(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					  uint8_t kind, struct oom_val x)
+{
+	const struct oom_arch *a = l->a;
+
+	return kind & DENSE ? oom_gated_mlp(layer->t, x, a->act, D(a->d_ff), false) :
+			      mixture(layer->t, a, x);
 }
 
 /* A mask and tables for each kind of layer there is. */
 static struct oom_val laguna_prepare(struct oom_frame *f, const struct oom_arch *a,
-				     struct oom_decoder_layer *base, struct oom_val x)
+				     struct oom_decoder_layer *l, struct oom_val x)
 {
-	struct laguna_layer *l = (struct laguna_layer *)base;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 
 	for (int i = 0; i < 2; i++) {
-		l->mask[i] = l->rope[i].cos = l->rope[i].sin = oom_none();
 		if ((i && !a->window) || !oom_any_layer(t, a, SLIDES, i ? SLIDES : 0))
 			continue;
-		l->mask[i] = oom_name_shared(f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
-							      t->m_s, t->m_s));
-		l->rope[i] = oom_name_tables(f, oom_rope_tables(t, laguna_of(a)->rot[i], dt, 2));
+		*(i ? &l->sliding : &l->mask) =
+			oom_name_shared(f, oom_causal_mask(t, i ? a->window : 0, dt));
+		*(i ? &l->local : &l->rope) =
+			oom_name_tables(f, oom_rope_tables(t, laguna_of(a)->rot[i], dt, 2));
 	}
 	return x;
 }
-
-static const struct oom_decoder laguna_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.position_ids = true,
-	.kinds = true,
-	.layer_size = sizeof(struct laguna_layer),
-	.block = laguna_block,
-	.prepare = laguna_prepare,
-};
 
 const struct oom_family oom_family_laguna = {
 	.name = "laguna",
@@ -192,5 +166,7 @@ const struct oom_family oom_family_laguna = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = laguna_keys,
 	.parse = laguna_parse,
-	.decoder = &laguna_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .position_ids = true,
+			       .kinds = true, .mixer = laguna_attention,
+			       .feed_forward = laguna_feed_forward, .prepare = laguna_prepare),
 };

@@ -1,7 +1,5 @@
 /* LFM2: short gated convolutions with softmax attention between them, dense or with experts.
  * Reference: transformers 5.12, models/{lfm2,lfm2_moe}/modeling_*.py. */
-#include <string.h>
-
 #include "blocks/decoder.h"
 #include "blocks/mixers.h"
 #include "config/keys.h"
@@ -15,10 +13,7 @@ static const struct lfm2_kind lfm2 = {.experts = false}, lfm2_moe = {.experts = 
 static const struct oom_family_type lfm2_types[] = {
 	{"lfm2", &lfm2}, {"lfm2_moe", &lfm2_moe}, {NULL, NULL},
 };
-static const struct lfm2_kind *kind_of(const struct oom_arch *a)
-{
-	return a->type->kind;
-}
+OOM_KIND(lfm2, struct lfm2_kind);
 
 struct lfm2 {
 	uint64_t kernel, dense_layers;
@@ -38,23 +33,15 @@ static const struct oom_key_row lfm2_moe_keys[] = {
 
 static void parse_kinds(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
-	const struct oom_key *some = oom_read_key(r, "full_attn_idxs"),
-			     *list = oom_read_key(r, "layer_types");
-	const bool moe = kind_of(a)->experts;
-	const bool listed = list && list->type == OOM_KEY_LIST;
+	const bool moe = lfm2_kind_of(a)->experts, some = oom_read_listed(a, "full_attn_idxs");
 
-	if (moe && !listed)
-		oom_read_fail(r, "\"layer_types\" is missing; model type %s needs it",
+	if (moe && !oom_read_listed(a, "layer_types"))
+		oom_read_fail(&a->rd, "\"layer_types\" is missing; model type %s needs it",
 			      a->model_type);
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		bool full = type ? !strcmp(type, "full_attention") :
-				   !some || some->type != OOM_KEY_LIST;
+		const bool full = oom_read_says(a, "layer_types", i, "full_attention",
+						!some || oom_read_lists(a, "full_attn_idxs", i));
 
-		for (uint32_t j = 0;
-		     !type && some && some->type == OOM_KEY_LIST && j < some->n_items; j++)
-			full |= oom_read_item_real(r, "full_attn_idxs", j, -1) == (double)i;
 		a->kind[i] = (uint8_t)((full ? ATTENTION : 0) |
 				       (moe && i >= lfm2_of(a)->dense_layers ? EXPERTS : 0));
 	}
@@ -68,7 +55,7 @@ static void parse_width(struct oom_arch *a)
 		       multiple = read ? read : 1;
 	const double scale = oom_read_real(r, "block_ffn_dim_multiplier", -1);
 
-	if (kind_of(a)->experts || !oom_read_bool(r, "block_auto_adjust_ff_dim", true))
+	if (lfm2_kind_of(a)->experts || !oom_read_bool(r, "block_auto_adjust_ff_dim", true))
 		return;
 	a->d_ff = 2 * a->d_ff / 3;
 	if (scale < 0)
@@ -94,7 +81,7 @@ static void lfm2_parse(struct oom_arch *a)
 		oom_read_fail(r, "conv_L_cache (%llu) is out of range",
 			      (unsigned long long)own->kernel);
 	parse_width(a);
-	if (kind_of(a)->experts)
+	if (lfm2_kind_of(a)->experts)
 		oom_read_rows(a, lfm2_moe_keys);
 	oom_check_experts(a);
 	parse_kinds(a);
@@ -126,9 +113,7 @@ static struct oom_val short_conv(struct oom_tape *t, const struct oom_arch *a, s
  * choice alone. */
 static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .act = a->act,
-				  .norm_topk = lfm2_of(a)->norm_topk};
+	const struct oom_moe m = OOM_MOE(a, .norm_topk = lfm2_of(a)->norm_topk);
 	const struct oom_dim e = {m.experts, "n_experts"}, k = {m.top_k, "top_k"};
 	struct oom_frame f = {.t = t};
 	struct oom_val p, v, index;
@@ -137,7 +122,7 @@ static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, stru
 	x = oom_arg(&f, x);
 	t->scope = "gate";
 	p = oom_op_linear(t, "gate", x, e, 0);
-	dt = (enum oom_dtype)p.dt;
+	dt = p.dt;
 	p = oom_op_unary(t, OOM_SIGMOID, p);
 	if (lfm2_of(a)->expert_bias) {
 		oom_buffer(t, m.experts, OOM_F32);
@@ -154,55 +139,29 @@ static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, stru
 	return oom_moe_experts(t, &m, oom_take(&f, x), v, oom_take(&f, index));
 }
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+static struct oom_val lfm2_feed_forward(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					uint8_t kind, struct oom_val x)
 {
-	const struct oom_dim h = {x.width, x.text};
-	struct oom_frame f = {.t = t};
-	struct oom_val g, up;
-
-	x = oom_arg(&f, x);
-	g = oom_op_unary(t, OOM_SILU, oom_op_linear(t, "w1", x, D(a->d_ff), 0));
-	up = oom_op_linear(t, "w3", x, D(a->d_ff), 0);
-	return oom_leave(&f, oom_op_linear(t, "w2", oom_op_mul(t, g, up), h, 0));
-}
-
-static struct oom_val lfm2_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
-{
-	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	struct oom_rope rope = l->rope;
-	struct oom_frame f = {.t = t};
-	struct oom_val h = oom_norm(t, a->norm, "operator_norm", x, 0);
 
-	if (kind & ATTENTION) {
-		struct oom_attn at = oom_attn_of(t, a);
-
-		at.rope = &rope;
-		at.mask = l->mask;
-		at.qk_norm = true;
-		at.q_norm = "q_layernorm";
-		at.k_norm = "k_layernorm";
-		at.o = "out_proj";
-		at.dropout = 0;
-		h = oom_attention(t, &at, h);
-	} else {
-		h = short_conv(t, a, h);
-	}
-	x = oom_name(&f, oom_op_add(t, h, x));
-	h = oom_norm(t, a->norm, "ffn_norm", x, 0);
-	h = kind & EXPERTS ? mixture(t, a, h) : feed_forward(t, a, h);
-	return oom_leave(&f, oom_op_add(t, x, h));
+	return kind & EXPERTS ? mixture(layer->t, a, x) :
+				oom_named_glu(layer->t, x, "w1", "w3", "w2", OOM_ACT_SILU, D(a->d_ff), 0);
 }
 
-static const struct oom_decoder lfm2_decoder = {
-	.embed = "embed_tokens",
-	.norm = "embedding_norm",
-	.position_ids = true,
-	.rope = true,
-	.kinds = true,
-	.block = lfm2_block,
-};
+static struct oom_val lfm2_mixer(struct oom_frame *layer, const struct oom_decoder_layer *l,
+				 uint8_t kind, struct oom_val x)
+{
+	struct oom_attn at = oom_layer_attn(layer->t, l, false);
+
+	if (!(kind & ATTENTION))
+		return short_conv(layer->t, l->a, x);
+	at.qk_norm = true;
+	at.q_norm = "q_layernorm";
+	at.k_norm = "k_layernorm";
+	at.o = "out_proj";
+	at.dropout = 0;
+	return oom_attention(layer->t, &at, x);
+}
 
 const struct oom_family oom_family_lfm2 = {
 	.name = "lfm2",
@@ -214,5 +173,8 @@ const struct oom_family oom_family_lfm2 = {
 	.lora_targets = "in_proj+q_proj+v_proj",
 	.keys = lfm2_keys,
 	.parse = lfm2_parse,
-	.decoder = &lfm2_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "embedding_norm",
+			       .position_ids = true, .rope = true, .kinds = true,
+			       .mixer = lfm2_mixer, .feed_forward = lfm2_feed_forward,
+			       .norms = {"operator_norm", "ffn_norm"}),
 };

@@ -186,7 +186,7 @@ static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t 
 		for (int j = 0; j < 2; j++)
 			oom_buffer(t, a->max_positions * at.rot_dim, oom_loaded_dtype(t->plan));
 	if (k->layer_tables) {
-		rope = oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2);
+		rope = oom_rope_tables(t, a->head_dim, x.dt, 2);
 		rope.cos = oom_name(&f, rope.cos);
 		rope.sin = oom_name(&f, rope.sin);
 	}
@@ -265,7 +265,7 @@ static struct oom_val llama_model(struct oom_tape *t, const struct oom_arch *a,
 	first = oom_name(&f, llama_embeddings(t, a, embed));
 	ids = oom_name_shared(&f, oom_position_ids(t));
 	oom_name(&f, ids);
-	llama_shares(&f, &l, (enum oom_dtype)first.dt);
+	llama_shares(&f, &l, first.dt);
 	if (k->embed_dropout_renames)
 		x = oom_rename(&f, first, oom_op_dropout(t, first, a->embed_dropout));
 	else

@@ -2,8 +2,6 @@
  * queries and keys, chunked attention, experts that all see every token (scaled by a sigmoid router
  * that is zero for those not chosen). Reference: transformers 5.12,
  * models/llama4/modeling_llama4.py (Llama4ForCausalLM). */
-#include <string.h>
-
 #include "blocks/decoder.h"
 #include "config/keys.h"
 
@@ -32,23 +30,17 @@ static void parse_kinds(struct oom_arch *a)
 	struct oom_reader *r = &a->rd;
 	const uint64_t every = oom_read_count_or(r, "no_rope_layer_interval", 4);
 	const uint64_t step = oom_read_count_or(r, "interleave_moe_layer_step", 1);
-	const struct oom_key *moe = oom_read_key(r, "moe_layers");
+	const bool listed = oom_read_listed(a, "moe_layers");
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
 		const bool usual = !every || (i + 1) % every;
 		const bool rope = oom_read_item_real(r, "no_rope_layers", (uint32_t)i, usual) != 0;
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		bool sparse = !step || (i + 1) % step == 0;
+		const bool chunked = oom_read_says(a, "layer_types", i, "chunked_attention", rope),
+			   sparse = listed ? oom_read_lists(a, "moe_layers", i) :
+					     !step || (i + 1) % step == 0;
 
-		if (moe && moe->type == OOM_KEY_LIST) {
-			sparse = false;
-			for (uint32_t j = 0; j < moe->n_items; j++)
-				sparse |= oom_read_item_real(r, "moe_layers", j, -1) == (double)i;
-		}
 		a->kind[i] = (uint8_t)((rope ? 0 : NO_ROPE) | (sparse ? 0 : DENSE) |
-				       ((type ? !strcmp(type, "chunked_attention") : rope) ?
-						CHUNKED :
-						0));
+				       (chunked ? CHUNKED : 0));
 	}
 }
 
@@ -70,14 +62,13 @@ static void llama4_parse(struct oom_arch *a)
 struct llama4_layer {
 	struct oom_decoder_layer base;
 	struct oom_val freqs;           /* complex frequencies, as pairs of fp32 */
-	struct oom_val mask[2];         /* full, chunked */
 };
 
 /* view_as_complex(x.float()) * frequencies; both results and both copies are locals until the
  * function returns. */
 static void rotate(struct oom_tape *t, struct oom_val *q, struct oom_val *k, struct oom_val freqs)
 {
-	const enum oom_dtype dt = (enum oom_dtype)q->dt;
+	const enum oom_dtype dt = q->dt;
 	struct oom_frame f = {.t = t};
 	struct oom_val qo, ko;
 
@@ -90,42 +81,40 @@ static void rotate(struct oom_tape *t, struct oom_val *q, struct oom_val *k, str
 	oom_leave(&f, oom_none());
 }
 
-static struct oom_val llama4_attention(struct oom_frame *layer, const struct llama4_layer *l,
+static struct oom_val llama4_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
 				       uint8_t kind, struct oom_val x)
 {
-	const struct oom_arch *a = l->base.a;
-	const struct oom_dim h = {x.width, x.text},
-			     qd = {a->n_heads * a->head_dim, "n_heads * head_dim"},
-			     kd = {a->n_kv_heads * a->head_dim, "n_kv_heads * head_dim"};
-	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
+	const struct oom_arch *a = l->a;
+	const struct oom_dim h = {x.width, x.text};
 	struct oom_tape *t = layer->t;
-	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_attn at = oom_layer_attn(t, l, kind & CHUNKED);
+	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_frame f = {.t = t};
 	struct oom_val q, k, v;
 
+	at.caller = layer;
+	at.softmax_as_is = at.no_cast_back = true;
 	x = oom_arg(&f, x);
-	q = oom_op_linear(t, "q_proj", x, qd, bias);
-	k = oom_op_linear(t, "k_proj", x, kd, bias);
-	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, kd, bias));
+	q = oom_op_linear(t, "q_proj", x, oom_q_width(&at), bias);
+	k = oom_op_linear(t, "k_proj", x, oom_k_width(&at), bias);
+	v = oom_op_heads(t, oom_op_linear(t, "v_proj", x, oom_k_width(&at), bias));
 	if (!(kind & NO_ROPE)) {
-		rotate(t, &q, &k, l->freqs);
+		rotate(t, &q, &k, ((const struct llama4_layer *)l)->freqs);
 		if (llama4_of(a)->qk_norm) {
 			q = oom_norm(t, OOM_NORM_RMS_PLAIN, "qk_norm", q, a->head_dim);
 			k = oom_norm(t, OOM_NORM_RMS_PLAIN, "qk_norm", k, a->head_dim);
 		}
 	} else if (llama4_of(a)->tuned) { /* each position's fp32 factor widens the product */
-		const enum oom_dtype dt = (enum oom_dtype)q.dt;
+		const enum oom_dtype dt = q.dt;
 
 		q = oom_op_mul(t, q, oom_new(t, "attention scales", t->m_s, D(1), OOM_F32));
 		q = oom_op_cast(t, q, dt);
 	}
-	at.caller = layer;
-	at.softmax_as_is = at.no_cast_back = true;
-	at.mask = l->mask[kind & CHUNKED ? 1 : 0];
 	k = oom_op_heads(t, k);
 	q = oom_op_heads(t, q);
 	q = oom_attention_core(t, &at, q, k, v);
-	return oom_leave(&f, oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0));
+	q = oom_leave(&f, oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0));
+	return oom_name(layer, q);              /* attention_states */
 }
 
 /* Scores [tokens, experts]: the top logits scattered into -inf, through a sigmoid in fp32; the logits
@@ -141,7 +130,7 @@ static struct oom_val route(struct oom_tape *t, const struct oom_arch *a, struct
 	 * PEFT's nn.Linear wrapper around a router that returns two tensors fails */
 	t->approximate |= oom_lora_takes_all(t);
 	logits = oom_name(&f, oom_op_linear(t, "router", x, e, OOM_NO_QUANT));
-	dt = (enum oom_dtype)logits.dt;
+	dt = logits.dt;
 	index = oom_name(&f, oom_new(t, "top-k index", x.mono, k, OOM_I64));
 	s = oom_op_gather(t, "top-k value", logits, index, x.mono, k);
 	s = oom_op_gather(t, "scatter_", s, oom_take(&f, index), x.mono, e);
@@ -171,28 +160,19 @@ static struct oom_val llama4_experts(struct oom_tape *t, const struct oom_arch *
 	p[0] = oom_op_mul(t, p[1], oom_activation(t, a->act, p[0]));
 	p[0] = oom_name(&f, oom_op_bmm(t, "down", p[0], w, x.mono, all, 0));
 	oom_forget(&f, y);                      /* gate and up, names of the experts' module */
-	oom_tape_flops(t, x.mono, 6.0 * (double)E * (double)h * (double)ff, (enum oom_dtype)x.dt);
-	t->selection.shared = true;
-	shared = oom_gated_mlp(t, x, a->act, (struct oom_dim){a->d_shared, "d_shared"}, false);
-	t->selection.shared = false;
+	oom_tape_flops(t, x.mono, 6.0 * (double)E * (double)h * (double)ff, x.dt);
+	shared = oom_shared_expert(t, a, x);
 	y = oom_op_sum(t, p[0], x.mono, (struct oom_dim){h, "d_model"});
 	return oom_leave(&f, oom_op_add_inplace(t, shared, y));
 }
 
-static struct oom_val llama4_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+static struct oom_val llama4_feed_forward(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					  uint8_t kind, struct oom_val x)
 {
-	const struct llama4_layer *l = ctx;
-	const struct oom_arch *a = l->base.a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	struct oom_frame f = {.t = t};
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
+	const struct oom_arch *a = l->a;
 
-	h = oom_name(&f, llama4_attention(&f, l, kind, h));     /* attention_states */
-	x = oom_name(&f, oom_op_add(t, x, h));
-	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
-	h = kind & DENSE ? oom_gated_mlp(t, h, a->act, D(llama4_of(a)->d_dense), false) :
-			   llama4_experts(t, a, h);
-	return oom_leave(&f, oom_op_add(t, x, h));
+	return kind & DENSE ? oom_gated_mlp(layer->t, x, a->act, D(llama4_of(a)->d_dense), false) :
+			      llama4_experts(layer->t, a, x);
 }
 
 /* polar(1, inv_freq * position), times the attention scaling, under no_grad. */
@@ -219,25 +199,11 @@ static struct oom_val llama4_prepare(struct oom_frame *f, const struct oom_arch 
 				     struct oom_decoder_layer *base, struct oom_val x)
 {
 	struct llama4_layer *l = (struct llama4_layer *)base;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_tape *t = f->t;
 
-	for (int i = 0; i < 2; i++)
-		l->mask[i] = oom_name_for(f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
-							   t->m_s, t->m_s),
-					  oom_any_layer(t, a, CHUNKED, i ? CHUNKED : 0));
-	l->freqs = oom_name_shared(f, frequencies(t, a->head_dim));
+	oom_decoder_masks(f, base, CHUNKED, true, x.dt);
+	l->freqs = oom_name_shared(f, frequencies(f->t, a->head_dim));
 	return x;
 }
-
-static const struct oom_decoder llama4_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.kinds = true,
-	.layer_size = sizeof(struct llama4_layer),
-	.block = llama4_block,
-	.prepare = llama4_prepare,
-};
 
 const struct oom_family oom_family_llama4 = {
 	.name = "llama4",
@@ -249,5 +215,7 @@ const struct oom_family oom_family_llama4 = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = llama4_keys,
 	.parse = llama4_parse,
-	.decoder = &llama4_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .kinds = true,
+			       .layer_size = sizeof(struct llama4_layer), .mixer = llama4_attention,
+			       .feed_forward = llama4_feed_forward, .prepare = llama4_prepare),
 };

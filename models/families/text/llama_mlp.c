@@ -21,7 +21,7 @@ struct oom_val oom_llama_fused_mlp(struct oom_tape *t, const struct oom_arch *a,
  * written out in Python. */
 static struct oom_val xielu(struct oom_tape *t, struct oom_val x)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_val ap, an, pos, neg, cond;
 	struct oom_frame f = {.t = t};
 

@@ -132,7 +132,7 @@ static struct oom_val mamba_model(struct oom_tape *t, const struct oom_arch *a,
 
 	t->scope = "embeddings";
 	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	l.dt = (enum oom_dtype)embed->dt;
+	l.dt = embed->dt;
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
 	x = oom_name(&f, oom_input_grads(t, x));        /* inputs_embeds */
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, mamba_block, &l, x);
@@ -145,7 +145,7 @@ static struct oom_val mamba_step(struct oom_tape *t, const struct oom_arch *a)
 
 	oom_mamba_adapters(t);
 	x = mamba_model(t, a, &embed);
-	return mamba_tail(t, a, oom_op_cast(t, x, (enum oom_dtype)embed.dt), embed);
+	return mamba_tail(t, a, oom_op_cast(t, x, embed.dt), embed);
 }
 
 const struct oom_family oom_family_mamba = {

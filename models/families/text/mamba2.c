@@ -144,7 +144,7 @@ static struct oom_val mamba2_model(struct oom_tape *t, const struct oom_arch *a,
 
 	t->scope = kind->embed;
 	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	l.dt = (enum oom_dtype)embed->dt;
+	l.dt = embed->dt;
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
 	x = oom_input_grads(t, x);
 	if (kind->multipliers)
@@ -152,12 +152,11 @@ static struct oom_val mamba2_model(struct oom_tape *t, const struct oom_arch *a,
 	x = oom_name(&f, x);                    /* inputs_embeds, a local of the model */
 	if (kind->attention) {
 		oom_name_shared(&f, oom_position_ids(t));
-		l.mask = oom_name_shared(&f, oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b,
-							   t->m_s, t->m_s));
+		l.mask = oom_name_shared(&f,
+					 oom_make_mask(t, true, 0, x.dt, t->m_b, t->m_s, t->m_s));
 	}
 	if (mamba2_of(a)->rope) {
-		l.rope = oom_name_tables(&f, oom_rope_tables(t, oom_rot_dim(a),
-							     (enum oom_dtype)x.dt, 2));
+		l.rope = oom_name_tables(&f, oom_rope_tables(t, oom_rot_dim(a), x.dt, 2));
 	}
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind,
 		       kind->single ? single_block : mixed_block, &l, x);
@@ -176,7 +175,7 @@ static struct oom_val mamba2_step(struct oom_tape *t, const struct oom_arch *a)
 		oom_mamba_adapters(t);
 	x = mamba2_model(t, a, &embed);
 	if (kind->cast_hidden)
-		x = oom_op_cast(t, x, (enum oom_dtype)embed.dt);
+		x = oom_op_cast(t, x, embed.dt);
 	if (!kind->float_logits || t->task != OOM_TASK_CAUSAL_LM || oom_fuses_head(t))
 		return oom_causal_tail(t, a, x, embed);
 	x = oom_name(&f, x);

@@ -1,8 +1,6 @@
 /* MiniMax (Text-01): lightning attention in blocks of tokens, every other layer softmax attention,
  * experts everywhere. Reference: transformers 5.12, models/minimax/modeling_minimax.py; Qin et
  * al. 2024, arXiv:2405.17381. */
-#include <string.h>
-
 #include "blocks/decoder.h"
 #include "blocks/mixers.h"
 #include "config/keys.h"
@@ -27,17 +25,9 @@ static void minimax_parse(struct oom_arch *a)
 	if (block > 1u << 16)
 		oom_read_fail(r, "block_size (%llu) is out of range", (unsigned long long)block);
 	oom_check_experts(a);
-	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", i);
-
-		a->kind[i] = type ? !strcmp(type, "linear_attention") : i % 2;
-	}
+	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++)
+		a->kind[i] = oom_read_says(a, "layer_types", i, "linear_attention", i % 2);
 }
-
-struct minimax_layer {
-	struct oom_decoder_layer base;
-	enum oom_dtype dt;              /* of the weights */
-};
 
 struct lightning {
 	const struct oom_arch *a;
@@ -62,7 +52,7 @@ static struct oom_val part(struct oom_frame *f, const struct lightning *l, struc
 static struct oom_val turn(struct oom_frame *held, const struct lightning *l,
 			   struct oom_val *state, bool last)
 {
-	const enum oom_dtype dt = (enum oom_dtype)l->q.dt;
+	const enum oom_dtype dt = l->q.dt;
 	struct oom_tape *t = held->t;
 	const struct oom_val decay = oom_input(t, "decay", l->n, l->heads.n, dt),
 			     diagonal = oom_input(t, "diagonal_decay", l->nn, l->heads.n, dt);
@@ -100,7 +90,7 @@ static struct oom_val blocks(struct oom_tape *t, const struct lightning *l)
 {
 	const uint64_t size = minimax_of(l->a)->block, d = l->a->head_dim;
 	const struct oom_loop loop = oom_loop_over(t, (uint32_t)size);
-	const enum oom_dtype dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)l->q.dt;
+	const enum oom_dtype dt = t->amp ? t->amp_dt : l->q.dt;
 	/* values are as they come where a mask has laid them out anew in the type of the products */
 	const bool as_is = l->filled && l->v.dt == dt;
 	/* queries, keys and values as each product copies them, the weights, the state */
@@ -109,7 +99,7 @@ static struct oom_val blocks(struct oom_tape *t, const struct lightning *l)
 	struct oom_frame f = {.t = t}, held = {.t = t};
 	struct oom_val state, y = oom_none();
 
-	state = oom_new(t, "attn_weights_inter", t->m_b, l->state, (enum oom_dtype)l->q.dt);
+	state = oom_new(t, "attn_weights_inter", t->m_b, l->state, l->q.dt);
 	/* the list's elements until they are joined */
 	oom_name(&f, oom_new(t, "attn_output", t->m_bs, l->w, dt));
 	for (int i = 0; i < loop.turns; i++) {
@@ -164,17 +154,16 @@ static struct oom_val join(struct oom_tape *t, struct oom_val residual, struct o
 static struct oom_val minimax_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				    struct oom_val x)
 {
-	const struct minimax_layer *l = ctx;
-	const struct oom_arch *a = l->base.a;
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .act = a->act, .norm_topk = true};
+	const struct oom_decoder_layer *l = ctx;
+	const struct oom_arch *a = l->a;
+	const struct oom_moe m = OOM_MOE(a, .norm_topk = true);
 	const uint64_t heads = a->n_heads, size = minimax_of(a)->block;
 	const enum oom_dtype loaded = oom_loaded_dtype(t->plan);
 	struct oom_frame f = {.t = t};
 	struct oom_val h;
 
 	x = oom_name(&f, oom_norm(t, a->norm, "input_layernorm", x, 0));
-	if (i < OOM_MAX_LAYERS && a->kind[i]) {
+	if (oom_layer_kind(a, i)) {
 		/* slope_rate and the decays, made in every layer */
 		oom_buffer(t, heads, loaded);
 		oom_buffer(t, heads * size, loaded);
@@ -182,12 +171,9 @@ static struct oom_val minimax_block(struct oom_tape *t, const void *ctx, uint32_
 		oom_buffer(t, heads * size * size, loaded);
 		h = lightning(t, a, x);
 	} else {
-		struct oom_attn at = oom_attn_of(t, a);
-		struct oom_rope rope = l->base.rope;
+		struct oom_attn at = oom_layer_attn(t, l, false);
 
 		at.caller = &f;
-		at.rope = &rope;
-		at.mask = l->base.mask;
 		h = oom_attention(t, &at, x);
 	}
 	x = oom_norm(t, a->norm, "post_attention_layernorm", join(t, oom_take(&f, x), h), 0);
@@ -195,30 +181,6 @@ static struct oom_val minimax_block(struct oom_tape *t, const void *ctx, uint32_
 	h = oom_moe_mlp(t, &m, x);
 	return oom_leave(&f, join(t, oom_take(&f, x), h));
 }
-
-static struct oom_val minimax_prepare(struct oom_frame *f, const struct oom_arch *a,
-				      struct oom_decoder_layer *base, struct oom_val x)
-{
-	struct minimax_layer *l = (struct minimax_layer *)base;
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
-	struct oom_tape *t = f->t;
-
-	l->dt = dt;                             /* of the embeddings too */
-	base->mask = oom_make_mask(t, true, a->window, dt, t->m_b, t->m_s, t->m_s);
-	base->mask = oom_name_shared(f, base->mask);
-	base->rope = oom_name_tables(f, oom_rope_tables(t, a->head_dim, dt, 2));
-	return x;
-}
-
-static const struct oom_decoder minimax_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.position_ids = true,
-	.kinds = true,
-	.layer_size = sizeof(struct minimax_layer),
-	.block = minimax_block,
-	.prepare = minimax_prepare,
-};
 
 const struct oom_family oom_family_minimax = {
 	.name = "minimax",
@@ -229,5 +191,6 @@ const struct oom_family oom_family_minimax = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = minimax_keys,
 	.parse = minimax_parse,
-	.decoder = &minimax_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .position_ids = true,
+			       .kinds = true, .rope = true, .window = true, .block = minimax_block),
 };

@@ -1,8 +1,6 @@
 /* MiniMax M3's text model: grouped heads with norms, sigmoid router, clamped gates, and layers
  * whose queries see only the blocks of keys that an indexer picks.
  * Reference: transformers 5.12, models/minimax_m3_vl/modeling_minimax_m3_vl.py. */
-#include <string.h>
-
 #include "blocks/decoder.h"
 #include "config/keys.h"
 
@@ -36,11 +34,10 @@ static void minimax_m3_parse(struct oom_arch *a)
 		oom_read_fail(r, "num_key_value_heads, head_dim, num_experts_per_tok and "
 				 "index_block_size do not describe a model");
 	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *mlp = oom_read_item(r, "mlp_layer_types", i),
-			   *type = oom_read_item(r, "layer_types", i);
+		const bool dense = !oom_read_says(a, "mlp_layer_types", i, "sparse", true),
+			   sparse = oom_read_says(a, "layer_types", i, "minimax_m3_sparse", false);
 
-		a->kind[i] = (uint8_t)((mlp && strcmp(mlp, "sparse") ? DENSE : 0) |
-				       (type && !strcmp(type, "minimax_m3_sparse") ? SPARSE : 0));
+		a->kind[i] = (uint8_t)((dense ? DENSE : 0) | (sparse ? SPARSE : 0));
 	}
 }
 
@@ -50,12 +47,12 @@ static struct oom_val projected(struct oom_tape *t, const struct oom_decoder_lay
 				struct oom_val x, uint64_t heads)
 {
 	const uint64_t d = minimax_m3_of(l->a)->dim;
-	const enum oom_dtype dt = oom_linear_dtype(t, (enum oom_dtype)x.dt);
+	const enum oom_dtype dt = oom_linear_dtype(t, x.dt);
 	const struct oom_dim width = {heads * d, "index_n_heads * index_head_dim"};
 	struct oom_frame f = {.t = t};
 	struct oom_val y;
 
-	if (dt != (enum oom_dtype)x.dt)
+	if (dt != x.dt)
 		oom_name(&f, oom_new_like(t, "_to_copy", x, dt));
 	oom_name(&f, oom_amp_cast(t, oom_linear_unused(t, name, x.width, width.n, 0)));
 	y = oom_leave(&f, oom_new(t, name, x.mono, width, dt));
@@ -159,51 +156,39 @@ static struct oom_val chosen_keys(struct oom_frame *f, const void *ctx, struct o
 
 	t->grad = false;
 	oom_name(f, block_indices(t, l, x));
-	mask = oom_name(f, block_mask(t, l, oom_linear_dtype(t, (enum oom_dtype)x.dt)));
+	mask = oom_name(f, block_mask(t, l, oom_linear_dtype(t, x.dt)));
 	t->grad = grad;
 	return mask;
 }
 
-static struct oom_val minimax_m3_block(struct oom_tape *t, const void *ctx, uint32_t i,
-				       struct oom_val x)
+static struct oom_val minimax_m3_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					   uint8_t kind, struct oom_val x)
 {
-	const struct oom_decoder_layer *l = ctx;
-	const struct oom_arch *a = l->a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .d_shared = a->d_shared,
-				  .norm_topk = true, .router_fp32 = true, .sigmoid = true,
-				  .route_late = true, .shared_first = true, .glu = OOM_GLU_OAI,
-				  .scale_output = true};
-	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_rope rope = l->rope;
-	struct oom_frame f = {.t = t};
-	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
+	struct oom_attn at = oom_layer_attn(layer->t, l, false);
 
-	at.caller = &f;
-	at.rope = &rope;
-	at.rot_dim = oom_rot_dim(a);
+	at.caller = layer;
+	at.rot_dim = oom_rot_dim(l->a);
 	at.rope_cat = true;
-	at.mask = l->mask;
 	if (kind & SPARSE) {
 		at.chosen_keys = chosen_keys;
 		at.chosen_by = l;
 	}
-	h = oom_attention(t, &at, h);
-	x = oom_name(&f, oom_op_add(t, x, h));
-	h = oom_norm(t, a->norm, "post_attention_layernorm", x, 0);
-	h = kind & DENSE ? oom_glu_mlp(t, &m, h, D(a->d_ff), true) : oom_moe_mlp(t, &m, h);
-	return oom_leave(&f, oom_op_add(t, x, h));
+	return oom_attention(layer->t, &at, x);
 }
 
-static const struct oom_decoder minimax_m3_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.position_ids = true,
-	.kinds = true,
-	.rope_part = true,
-	.block = minimax_m3_block,
-};
+static struct oom_val minimax_m3_feed_forward(struct oom_frame *layer,
+					      const struct oom_decoder_layer *l, uint8_t kind,
+					      struct oom_val x)
+{
+	const struct oom_arch *a = l->a;
+	const struct oom_moe m = OOM_MOE(a, .d_shared = a->d_shared, .norm_topk = true,
+					 .router_fp32 = true, .sigmoid = true, .route_late = true,
+					 .shared_first = true, .glu = OOM_GLU_OAI,
+					 .scale_output = true);
+
+	return kind & DENSE ? oom_glu_mlp(layer->t, &m, x, D(a->d_ff), true) :
+			      oom_moe_mlp(layer->t, &m, x);
+}
 
 const struct oom_family oom_family_minimax_m3 = {
 	.name = "minimax_m3",
@@ -214,5 +199,7 @@ const struct oom_family oom_family_minimax_m3 = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = minimax_m3_keys,
 	.parse = minimax_m3_parse,
-	.decoder = &minimax_m3_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .position_ids = true,
+			       .kinds = true, .rope_part = true, .mixer = minimax_m3_attention,
+			       .feed_forward = minimax_m3_feed_forward),
 };

@@ -29,7 +29,7 @@ static struct oom_val mpt_attention(struct oom_tape *t, const struct mpt_layer *
 	enum oom_dtype dt;
 
 	y = oom_op_linear(t, "Wqkv", x, D(3 * a->d_model), 0);
-	dt = (enum oom_dtype)y.dt;
+	dt = y.dt;
 	if (mpt_of(a)->clip_qkv > 0)
 		y = oom_op_unary(t, OOM_CLAMP, y);
 	oom_op_split(t, y, 3, parts, p);
@@ -53,7 +53,7 @@ static struct oom_val mpt_block(struct oom_tape *t, const void *ctx, uint32_t i,
 	struct oom_frame f = {.t = t};
 	struct oom_val h, y, weights;
 
-	oom_name(&f, oom_weights_before(t, i, a->n_heads, oom_linear_dtype(t, (enum oom_dtype)x.dt)));
+	oom_name(&f, oom_weights_before(t, i, a->n_heads, oom_linear_dtype(t, x.dt)));
 	h = oom_name(&f, oom_norm(t, a->norm, "norm_1", x, 0));
 	y = oom_name(&f, mpt_attention(t, l, h, &weights));
 	oom_name(&f, weights);
@@ -75,19 +75,11 @@ static struct oom_val mpt_prepare(struct oom_frame *f, const struct oom_arch *a,
 
 	l->alibi = oom_name_shared(f, oom_new(t, "alibi", OOM_MONO_ONE,
 					      D(a->n_heads * a->max_positions), OOM_F32));
-	mask = oom_name(f, oom_make_eager_mask(t, (enum oom_dtype)x.dt));
+	mask = oom_name(f, oom_make_eager_mask(t, x.dt));
 	base->mask = oom_name_shared(f, oom_new_like(t, "causal mask", mask, OOM_U8));
 	oom_forget(f, mask);                    /* .to(torch.bool) */
 	return x;
 }
-
-static const struct oom_decoder mpt_decoder = {
-	.embed = "wte",
-	.norm = "norm_f",
-	.layer_size = sizeof(struct mpt_layer),
-	.block = mpt_block,
-	.prepare = mpt_prepare,
-};
 
 const struct oom_family oom_family_mpt = {
 	.name = "mpt",
@@ -97,5 +89,7 @@ const struct oom_family oom_family_mpt = {
 	.norm = OOM_NORM_LAYER_NO_BIAS,
 	.lora_targets = "Wqkv",
 	.keys = mpt_keys,
-	.decoder = &mpt_decoder,
+	.decoder = OOM_DECODER(.embed = "wte", .norm = "norm_f",
+			       .layer_size = sizeof(struct mpt_layer), .block = mpt_block,
+			       .prepare = mpt_prepare),
 };

@@ -84,7 +84,7 @@ static struct oom_val openai_gpt_prepare(struct oom_frame *f, const struct oom_a
 	struct oom_tape *t = f->t;
 	struct oom_val pos;
 
-	l->dt = (enum oom_dtype)x.dt;
+	l->dt = x.dt;
 	oom_buffer(t, a->max_positions, OOM_I64);       /* position_ids */
 	if (t->plan->padding_mask)
 		base->mask = oom_name_shared(f, oom_new(t, "attention mask", t->m_bs, D(1), l->dt));
@@ -104,14 +104,6 @@ static struct oom_val openai_gpt_finish(struct oom_tape *t, const struct oom_arc
 	return x;
 }
 
-static const struct oom_decoder openai_gpt_decoder = {
-	.embed = "tokens_embed",
-	.layer_size = sizeof(struct openai_gpt_layer),
-	.block = openai_gpt_block,
-	.prepare = openai_gpt_prepare,
-	.finish = openai_gpt_finish,
-};
-
 const struct oom_family oom_family_openai_gpt = {
 	.name = "openai_gpt",
 	.summary = "post-norm decoder, learned positions, eager attention",
@@ -120,5 +112,8 @@ const struct oom_family oom_family_openai_gpt = {
 	.lora_targets = "c_attn",
 	.keys = openai_gpt_keys,
 	.parse = openai_gpt_parse,
-	.decoder = &openai_gpt_decoder,
+	.decoder = OOM_DECODER(.embed = "tokens_embed",
+			       .layer_size = sizeof(struct openai_gpt_layer),
+			       .block = openai_gpt_block, .prepare = openai_gpt_prepare,
+			       .finish = openai_gpt_finish),
 };

@@ -82,8 +82,7 @@ static struct oom_val opt_prepare(struct oom_frame *f, const struct oom_arch *a,
 	pos = oom_new(t, "position ids + 2", t->m_bs, D(1), OOM_I64);
 	pos = oom_name(f, oom_op_embedding(t, "embed_positions", pos, a->max_positions + 2,
 					   D(a->d_model), 0));
-	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s,
-						   t->m_s));
+	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, x.dt, t->m_b, t->m_s, t->m_s));
 	if (a->d_embed != a->d_model)
 		x = oom_rename(f, x, oom_op_linear(t, "project_in", x, D(a->d_model), 0));      /* inputs_embeds */
 	return oom_op_add(t, x, pos);
@@ -100,13 +99,6 @@ static struct oom_val opt_finish(struct oom_tape *t, const struct oom_arch *a, s
 	return x;
 }
 
-static const struct oom_decoder opt_decoder = {
-	.embed = "embed_tokens",
-	.block = opt_block,
-	.prepare = opt_prepare,
-	.finish = opt_finish,
-};
-
 const struct oom_family oom_family_opt = {
 	.name = "opt",
 	.summary = "decoder with learned positions and ReLU feed-forward",
@@ -115,5 +107,6 @@ const struct oom_family oom_family_opt = {
 	.types = OOM_TYPE("opt"),
 	.lora_targets = "q_proj+v_proj",
 	.keys = opt_keys,
-	.decoder = &opt_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .block = opt_block, .prepare = opt_prepare,
+			       .finish = opt_finish),
 };

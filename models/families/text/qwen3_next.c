@@ -2,8 +2,6 @@
  * experts), OLMo Hybrid. Reference: transformers 5.12,
  * models/{qwen3_next,qwen3_5,qwen3_5_moe,olmo_hybrid}/modeling_*.py, without the
  * flash-linear-attention and causal_conv1d kernels. */
-#include <string.h>
-
 #include "config/keys.h"
 #include "qwen3_next.h"
 
@@ -40,17 +38,14 @@ static void parse_layers(struct oom_arch *a, const struct delta_net_kind *kind)
 	const uint64_t read = oom_read_count_or(r, "full_attention_interval", 4),
 		       every = read ? read : 4;
 	const uint64_t sparse = oom_read_count_or(r, "decoder_sparse_step", 1);
-	const struct oom_key *only = oom_read_key(r, "mlp_only_layers");
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		bool linear = type ? !strcmp(type, "linear_attention") : (i + 1) % every != 0;
-		bool dense = kind->some_dense && (!a->n_experts || (sparse && (i + 1) % sparse));
+		const bool linear = oom_read_says(a, "layer_types", i, "linear_attention",
+						  (i + 1) % every),
+			   dense = kind->some_dense &&
+				   (!a->n_experts || (sparse && (i + 1) % sparse) ||
+				    oom_read_lists(a, "mlp_only_layers", i));
 
-		for (uint32_t j = 0; kind->some_dense && only && only->type == OOM_KEY_LIST &&
-				     j < only->n_items;
-		     j++)
-			dense |= oom_read_item_real(r, "mlp_only_layers", j, -1) == (double)i;
 		a->kind[i] = (uint8_t)((linear ? LINEAR : FULL) | (dense ? DENSE : 0));
 	}
 }
@@ -76,9 +71,7 @@ static void delta_net_parse(struct oom_arch *a)
 	const struct oom_key *rope = oom_read_key(r, "rope_parameters");
 
 	a->norm = kind->norm;
-	a->rotary_share = oom_read_real(r, "partial_rotary_factor", kind->rotary);
-	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
-					a->rotary_share);
+	a->rotary_share = oom_read_rotary(a, kind->rotary);
 	delta_net_own(a)->rope = !kind->olmo ||
 				 (rope && rope->type == OOM_KEY_OBJECT &&
 				  oom_read_real(r, "rope_parameters.rope_theta", 0) > 0);
@@ -94,12 +87,9 @@ static struct oom_val full_attention(struct oom_tape *t, const struct oom_decode
 				     struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	struct oom_rope rope = l->rope;
-	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_attn at = oom_layer_attn(t, l, false);
 
-	at.rope = delta_net_of(a)->rope ? &rope : NULL;
 	at.rot_dim = oom_rot_dim(a);
-	at.mask = l->mask;
 	at.qk_norm = true;
 	at.qk_norm_full = delta_net_kind_of(a)->olmo;
 	at.gate_in_q = !delta_net_kind_of(a)->olmo;
@@ -109,10 +99,9 @@ static struct oom_val full_attention(struct oom_tape *t, const struct oom_decode
 static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, uint8_t layer,
 				   struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
-				  .norm_topk = delta_net_of(a)->norm_topk,
-				  .scores_in_model_type = true, .shared_gate = true};
+	const struct oom_moe m = OOM_MOE(a, .d_shared = a->d_shared,
+					 .norm_topk = delta_net_of(a)->norm_topk,
+					 .scores_in_model_type = true, .shared_gate = true);
 
 	if (a->n_experts && !(layer & DENSE))
 		return oom_moe_mlp(t, &m, x);
@@ -124,7 +113,7 @@ static struct oom_val delta_net_block(struct oom_tape *t, const void *ctx, uint3
 {
 	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const uint8_t layer = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	const uint8_t layer = oom_layer_kind(a, i);
 	const bool after = delta_net_kind_of(a)->olmo && !(layer & LINEAR);
 	struct oom_frame f = {.t = t};
 	struct oom_val h;
@@ -165,24 +154,14 @@ static struct oom_rope tables(struct oom_tape *t, const struct oom_arch *a, enum
 static struct oom_val delta_net_prepare(struct oom_frame *f, const struct oom_arch *a,
 					struct oom_decoder_layer *l, struct oom_val x)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 
-	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s));
-	if (!delta_net_of(a)->rope)
-		return x;
-	l->rope = oom_name_tables(f, tables(t, a, dt));
+	l->mask = oom_name_shared(f, oom_causal_mask(t, 0, dt));
+	if (delta_net_of(a)->rope)
+		l->rope = oom_name_tables(f, tables(t, a, dt));
 	return x;
 }
-
-static const struct oom_decoder delta_net_decoder = {
-	.embed = "embed_tokens",
-	.norm = "norm",
-	.position_ids = true,
-	.kinds = true,
-	.block = delta_net_block,
-	.prepare = delta_net_prepare,
-};
 
 static const struct delta_net_kind qwen3_next = {
 	.norm = OOM_NORM_RMS_PLUS1, .project = delta_net_project_next, .rotary = 0.25, .experts = true,
@@ -209,5 +188,7 @@ const struct oom_family oom_family_qwen3_next = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = keys,
 	.parse = delta_net_parse,
-	.decoder = &delta_net_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .position_ids = true,
+			       .kinds = true, .block = delta_net_block,
+			       .prepare = delta_net_prepare),
 };

@@ -37,10 +37,7 @@ struct delta_net {
 };
 OOM_OWN(delta_net, struct delta_net);
 
-static inline const struct delta_net_kind *delta_net_kind_of(const struct oom_arch *a)
-{
-	return a->type->kind;
-}
+OOM_KIND(delta_net, struct delta_net_kind);
 
 static inline struct oom_delta delta_net_rule(const struct delta_net *n)
 {

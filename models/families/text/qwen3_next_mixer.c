@@ -88,7 +88,7 @@ struct delta_net_inputs delta_net_project_qwen35(struct oom_frame *f, const stru
 static struct oom_val olmo_conv(struct oom_frame *f, const struct delta_net *n, const char *name,
 				struct oom_val x)
 {
-	oom_name(f, oom_new_like(f->t, "conv_state", x, (enum oom_dtype)x.dt));
+	oom_name(f, oom_new_like(f->t, "conv_state", x, x.dt));
 	return oom_short_conv(f->t, name, x, n->kernel, false, OOM_ACT_SILU);
 }
 

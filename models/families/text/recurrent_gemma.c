@@ -33,7 +33,7 @@ static void recurrent_gemma_parse(struct oom_arch *a)
 	const uint32_t n = list && list->type == OOM_KEY_LIST ? (uint32_t)list->n_items : 0;
 
 	a->d_ff /= 2;
-	a->o_bias = true;
+	a->o_bias = a->mlp_bias = true;
 	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
 					a->rotary_share);
 	own->lru = own->lru ? own->lru : a->d_model;
@@ -80,7 +80,7 @@ static struct oom_val recurrence(struct oom_tape *t, struct oom_val x, struct oo
 {
 	const struct oom_dim w = {x.width, x.text};
 	const struct oom_loop l = oom_loop_over(t, 1);
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	/* the gate's fp32 copy and the state */
 	const struct oom_dim kept = {w.n * (a.dt == OOM_F32 ? 1 : 2), "kept by a turn"};
 	struct oom_frame f = {.t = t};
@@ -105,7 +105,7 @@ static struct oom_val recurrence(struct oom_tape *t, struct oom_val x, struct oo
 
 static struct oom_val rg_lru(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
-	const enum oom_dtype dt = (enum oom_dtype)x.dt;
+	const enum oom_dtype dt = x.dt;
 	struct oom_frame f = {.t = t};
 	struct oom_val p, in, rec, log, sq, y;
 
@@ -142,19 +142,19 @@ static struct oom_val recurrent(struct oom_tape *t, const struct oom_arch *a, st
 	return oom_leave(&f, oom_op_linear(t, "linear_out", z, h, OOM_BIAS));
 }
 
-static struct oom_val attention(struct oom_tape *t, const struct oom_decoder_layer *l,
+static struct oom_val attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
 				struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
-	struct oom_plan sdpa = *t->plan;
+	struct oom_tape *t = layer->t;
 	const struct oom_plan *plan = t->plan;
-	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_plan sdpa = *plan;
+	struct oom_attn at = oom_attn_of(t, l->a);
 	struct oom_frame f = {.t = t};
 	struct oom_rope rope;
 
 	sdpa.attn = OOM_ATTN_SDPA;
-	at.rot_dim = oom_rot_dim(a);
-	rope = oom_rope_tables(t, at.rot_dim ? at.rot_dim : 1, (enum oom_dtype)x.dt, 2);
+	at.rot_dim = oom_rot_dim(l->a);
+	rope = oom_rope_tables(t, at.rot_dim ? at.rot_dim : 1, x.dt, 2);
 	rope.cos = oom_name(&f, rope.cos);
 	rope.sin = oom_name(&f, rope.sin);
 	at.rope = &rope;
@@ -165,19 +165,10 @@ static struct oom_val attention(struct oom_tape *t, const struct oom_decoder_lay
 	return oom_leave(&f, x);
 }
 
-static struct oom_val recurrent_gemma_block(struct oom_tape *t, const void *ctx, uint32_t i,
-					    struct oom_val x)
+static struct oom_val recurrent_gemma_mixer(struct oom_frame *layer, const struct oom_decoder_layer *l,
+					    uint8_t kind, struct oom_val x)
 {
-	const struct oom_decoder_layer *l = ctx;
-	const struct oom_arch *a = l->a;
-	struct oom_frame f = {.t = t};
-	struct oom_val h = oom_norm(t, a->norm, "temporal_pre_norm", x, 0);
-
-	h = i < OOM_MAX_LAYERS && a->kind[i] == ATTENTION ? attention(t, l, h) : recurrent(t, a, h);
-	x = oom_name(&f, oom_op_add(t, h, x));
-	h = oom_norm(t, a->norm, "channel_pre_norm", x, 0);
-	h = oom_gated_mlp(t, h, a->act, D(a->d_ff), true);
-	return oom_leave(&f, oom_op_add(t, h, x));
+	return kind == ATTENTION ? attention(layer, l, x) : recurrent(layer->t, l->a, x);
 }
 
 static struct oom_val recurrent_gemma_prepare(struct oom_frame *f, const struct oom_arch *a,
@@ -190,20 +181,10 @@ static struct oom_val recurrent_gemma_prepare(struct oom_frame *f, const struct 
 	oom_buffer(t, 1, OOM_DT_BF16);
 	eager.attn = OOM_ATTN_EAGER;            /* the mask is always laid out */
 	t->plan = &eager;
-	l->mask = oom_name_shared(f, oom_make_mask(t, true, a->window, (enum oom_dtype)x.dt, t->m_b,
-						   t->m_s, t->m_s));
+	l->mask = oom_name_shared(f, oom_causal_mask(t, a->window, x.dt));
 	t->plan = plan;
 	return oom_op_unary(t, OOM_SCALE, x);
 }
-
-static const struct oom_decoder recurrent_gemma_decoder = {
-	.embed = "embed_tokens",
-	.norm = "final_norm",
-	.position_ids = true,
-	.kinds = true,
-	.block = recurrent_gemma_block,
-	.prepare = recurrent_gemma_prepare,
-};
 
 const struct oom_family oom_family_recurrent_gemma = {
 	.name = "recurrent_gemma",
@@ -214,5 +195,8 @@ const struct oom_family oom_family_recurrent_gemma = {
 	.lora_targets = "q_proj+v_proj",
 	.keys = recurrent_gemma_keys,
 	.parse = recurrent_gemma_parse,
-	.decoder = &recurrent_gemma_decoder,
+	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "final_norm", .position_ids = true,
+			       .kinds = true, .mixer = recurrent_gemma_mixer,
+			       .norms = {"temporal_pre_norm", "channel_pre_norm"},
+			       .prepare = recurrent_gemma_prepare),
 };

@@ -50,7 +50,7 @@ static struct oom_val exp_of(struct oom_tape *t, struct oom_val a, struct oom_va
 static struct oom_val turn(struct oom_frame *held, const struct wkv *x, struct oom_val s[3],
 			   struct oom_val out, bool last)
 {
-	const enum oom_dtype dt = (enum oom_dtype)out.dt;
+	const enum oom_dtype dt = out.dt;
 	struct oom_tape *t = held->t;
 	struct oom_frame f = {.t = t};
 	const bool grad = t->grad;
@@ -90,7 +90,7 @@ static struct oom_val recurrence(struct oom_tape *t, struct wkv *x)
 	 * maximum, three states */
 	const struct oom_dim kept = {x->w.n * (x->k.dt == OOM_F32 ? 11 : 12), "kept by a turn"};
 	struct oom_frame f = {.t = t}, held = {.t = t};
-	struct oom_val s[3], out = oom_new(t, "output", t->m_bs, x->w, (enum oom_dtype)x->k.dt);
+	struct oom_val s[3], out = oom_new(t, "output", t->m_bs, x->w, x->k.dt);
 
 	for (int i = 0; i < 3; i++)
 		s[i] = oom_new(t, "state", t->m_b, x->w, OOM_F32);
@@ -176,15 +176,6 @@ static struct oom_val rwkv_prepare(struct oom_frame *f, const struct oom_arch *a
 	return x;                               /* neither mask nor positions */
 }
 
-static const struct oom_decoder rwkv_decoder = {
-	.embed = "embeddings",
-	.norm = "ln_out",
-	.head = "head",
-	.kinds = true,
-	.block = rwkv_block,
-	.prepare = rwkv_prepare,
-};
-
 const struct oom_family oom_family_rwkv = {
 	.name = "rwkv",
 	.summary = "token shifts and a recurrence over the tokens instead of attention",
@@ -194,5 +185,6 @@ const struct oom_family oom_family_rwkv = {
 	.lora_targets = "key+value+receptance+output",
 	.keys = rwkv_keys,
 	.parse = rwkv_parse,
-	.decoder = &rwkv_decoder,
+	.decoder = OOM_DECODER(.embed = "embeddings", .norm = "ln_out", .head = "head",
+			       .kinds = true, .block = rwkv_block, .prepare = rwkv_prepare),
 };

@@ -182,7 +182,7 @@ static struct oom_val xlnet_model(struct oom_tape *t, const struct oom_arch *a,
 	if (xlnet_of(a)->causal || padded)
 		l.mask = oom_name(&f, oom_new(t, "non_tgt_mask",
 					      padded ? t->m_bss : oom_mono_mul(t, t->m_s, t->m_s),
-					      D(1), (enum oom_dtype)x.dt));
+					      D(1), x.dt));
 	l.pos = oom_name(&f, xlnet_table(t, a));
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, xlnet_block, &l, x);
 	return oom_leave(&f, oom_op_copy(t, "contiguous", oom_op_dropout(t, x, a->dropout)));

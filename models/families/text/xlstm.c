@@ -84,7 +84,7 @@ static struct oom_val memory(struct oom_tape *t, const struct xlstm *m, struct o
 	const uint16_t chunks = oom_len_chunks(t, t->m_b, c, 0);
 	const struct oom_dim cc = {heads * c * c, "heads * chunk^2"}, value = {v.width, v.text};
 	const struct oom_dim state = {m->qk * (m->v / heads), "heads * dqk * dv"};
-	const enum oom_dtype dt = (enum oom_dtype)v.dt;
+	const enum oom_dtype dt = v.dt;
 	struct oom_frame f = {.t = t};
 	struct oom_val d, s, w, y;
 
@@ -193,13 +193,6 @@ static struct oom_val xlstm_prepare(struct oom_frame *f, const struct oom_arch *
 	return x;
 }
 
-static const struct oom_decoder xlstm_decoder = {
-	.embed = "embeddings",
-	.norm = "out_norm",
-	.block = xlstm_block,
-	.prepare = xlstm_prepare,
-};
-
 const struct oom_family oom_family_xlstm = {
 	.name = "xlstm",
 	.summary = "matrix memories with exponential gates, run in chunks",
@@ -209,5 +202,6 @@ const struct oom_family oom_family_xlstm = {
 	.lora_targets = "q+v",
 	.keys = xlstm_keys,
 	.parse = xlstm_parse,
-	.decoder = &xlstm_decoder,
+	.decoder = OOM_DECODER(.embed = "embeddings", .norm = "out_norm", .block = xlstm_block,
+			       .prepare = xlstm_prepare),
 };

@@ -365,10 +365,9 @@ static struct oom_val zamba_model(struct oom_tape *t, const struct oom_arch *a,
 	l.original = oom_name_shared(&f, oom_op_copy(t, "clone", x));
 	ids = oom_name_shared(&f, oom_position_ids(t));
 	oom_name(&f, ids);
-	l.mask = oom_name_shared(&f, oom_make_mask(t, true, 0, (enum oom_dtype)x.dt, t->m_b, t->m_s,
-						   t->m_s));
+	l.mask = oom_name_shared(&f, oom_make_mask(t, true, 0, x.dt, t->m_b, t->m_s, t->m_s));
 	if (zamba_of(a)->rope) {
-		l.rope = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, (enum oom_dtype)x.dt, 2));
+		l.rope = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, x.dt, 2));
 	}
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, zamba_block, &l, x);
 	x = oom_norm(t, a->norm, "final_layernorm", x, 0);
