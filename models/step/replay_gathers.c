@@ -16,6 +16,7 @@
 #include "ops/ops.h"
 #include "step/allocator_blocks.h"
 #include "step/playing.h"
+#include "step/program.h"
 #include "tape/round.h"
 
 enum { NOTHING = -1 };
@@ -57,7 +58,7 @@ static uint64_t aligned(const struct playing *g, const struct oom_param *q)
 
 static bool is_gathered(const struct playing *g, const struct oom_param *q)
 {
-	return !(q->flags & OOM_P_BESIDE) && q->elems && q->elems >= g->s->ahead.least;
+	return !(q->flags & OOM_P_BESIDE) && !oom_param_whole(q, g->plan) && q->elems && q->elems >= g->s->ahead.least;
 }
 
 /* Modules without parameters of their own, and those whose parameters always stay, send for others, too. */
