@@ -82,6 +82,7 @@ struct oom_plan {
 	int64_t softmax_product;    /* 1 = softmax's gradient is made of gradient times result, as CUDA's kernel has it */
 	int64_t casts_backwards;    /* 1 = autocast casts the arguments of a product from the last to the first */
 	int64_t cublas_workspaces;  /* 1 = cuBLAS takes its workspaces from the caching allocator */
+	int64_t segments_down;      /* 1 = the driver gives a segment addresses below those of the segments before it */
 	int64_t moe_experts;        /* enum oom_moe_experts: how a layer's experts are stored */
 	int64_t t5_attention;       /* enum oom_t5_attention */
 	int64_t force_t5_tie;       /* 1 = the heads of T5 and its likes are tied, whatever their configs say */

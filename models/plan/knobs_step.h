@@ -203,6 +203,10 @@
  .summary = "cuBLAS takes a workspace for each thread from the caching allocator, at its first product (false: none, as on "
 	    "an emulated card)",
  .setting = "", .source = "aten/src/ATen/cuda/CublasHandlePool.cpp"},
+{KNOB("segments-down", "segments_down", segments_down), FLAG(1),
+ .summary = "the driver gives a segment addresses below those of the segments before it, so that of equal free blocks the "
+	    "youngest serves first (false: above, as an emulated card does)",
+ .setting = "", .source = "c10/cuda/CUDACachingAllocator.cpp BlockComparatorSize; traced on an H100"},
 {KNOB("rope-tables", "rope_tables", rope_tables), WORD(rope_tables, OOM_ROPE_MADE),
  .summary = "whose layers keep cosines and sines of max_position_embeddings each, in the type that weights are "
 	    "loaded in: 512 MiB in Mistral 7B",

@@ -12,6 +12,9 @@
 
 #include "step/allocator_blocks.h"
 
+/* More than a card has. */
+#define ADDRESSES ((uint64_t)1 << 62)
+
 void oom_replay_release(struct oom_replay *r)
 {
 	if (!r)
@@ -129,7 +132,8 @@ void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules)
 		r->pool[k].end = 0;
 		r->pool[k].holes = 0;
 	}
-	r->top = r->reserved = r->peak = r->held = r->most = 0;
+	r->top = rules->down ? ADDRESSES : 0;
+	r->reserved = r->peak = r->held = r->most = 0;
 	r->rules = *rules;
 	r->least_rest[true] = OOM_BLOCK;
 	r->least_rest[false] = rules->expandable ? OOM_BLOCK : MIB + 1;

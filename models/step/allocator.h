@@ -36,6 +36,7 @@ struct oom_alloc_rules {
 	uint64_t max_split;             /* bytes; 0: there is no such limit */
 	/* bytes that cudaMalloc gives away altogether; 0: as many as are wanted */
 	uint64_t limit;
+	bool down;                      /* a segment lies below those before it, not above */
 };
 /* A simulated caching allocator. */
 struct oom_replay {

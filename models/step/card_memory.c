@@ -23,13 +23,12 @@ static int32_t segment(struct oom_replay *r, uint64_t size, unsigned pool)
 	const uint64_t n = block_is_small(pool)  ? 2 * MIB :
 			   size < 10 * MIB ? 20 * MIB :
 					     (size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
-	int32_t b;
+	const uint64_t low = r->rules.down ? r->top - n : r->top;
 
 	if (!reserve(r, n))
 		return -1;
-	b = block_new(r, n, r->top, pool);
-	r->top += n;
-	return b;
+	r->top = r->rules.down ? low : low + n;
+	return block_new(r, n, low, pool);
 }
 
 static uint64_t page_of(unsigned pool)

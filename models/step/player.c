@@ -24,6 +24,7 @@ void oom_player_release(struct oom_player *p)
 void oom_player_begin(struct oom_player *p, const struct oom_plan *plan, uint64_t limit)
 {
 	const struct oom_alloc_rules rules = {.expandable = plan->allocator == OOM_ALLOC_EXPANDABLE,
+					      .down = plan->segments_down,
 					      .max_split = (uint64_t)plan->max_split << 20,
 					      .limit = limit};
 

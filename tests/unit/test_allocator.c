@@ -109,6 +109,20 @@ static void full_cards(void **state)
 	oom_replay_release(&r);
 }
 
+/* Of two free blocks of 30 MiB the one at the lower address serves the next 30: the rest of the first segment, or the whole
+ * of the second where that lies below it.  Only the latter leaves 60 MiB in one piece. */
+static void the_lower_of_equal_blocks(void **state)
+{
+	static const int64_t trace[] = {60 * MIB, -1, 30 * MIB, 30 * MIB, 30 * MIB, -3, -4, 30 * MIB, -2, 60 * MIB};
+	const struct oom_alloc_rules down = {.down = true};
+	struct oom_replay r = {0};
+
+	(void)state;
+	assert_int_equal(oom_replay_trace(&r, trace, 10, &native), (uint64_t)150 * MIB);
+	assert_int_equal(oom_replay_trace(&r, trace, 10, &down), (uint64_t)90 * MIB);
+	oom_replay_release(&r);
+}
+
 /* What a micro-batch leaves as it found it, the next one repeats: the mark is the same where the free
  * blocks are, and another one where a block stays, came from new memory, or lies elsewhere. */
 static void marks(void **state)
@@ -148,6 +162,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(traces),
 		cmocka_unit_test(full_cards),
+		cmocka_unit_test(the_lower_of_equal_blocks),
 		cmocka_unit_test(marks),
 	};
 

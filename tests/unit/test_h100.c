@@ -26,7 +26,7 @@ static const struct limit {
 	double median, p95;             /* of |predicted / measured - 1| */
 } limits[] = {
 	{"one GPU", OOM_MEASURE_ALLOCATED, 66, 0.0002, 0.004},
-	{"one GPU", OOM_MEASURE_RESERVED, 66, 0.001, 0.07},
+	{"one GPU", OOM_MEASURE_RESERVED, 66, 0.0001, 0.02},
 	{"DDP", OOM_MEASURE_ALLOCATED, 4, 0.0002, 0.002},
 	{"DDP", OOM_MEASURE_RESERVED, 4, 0.003, 0.06},
 	{"FSDP2", OOM_MEASURE_ALLOCATED, 12, 0.0002, 0.002},
