@@ -99,7 +99,7 @@ struct oom_val oom_chunked_nll(struct oom_tape *t, const struct oom_arch *a, str
 			t->nodes[n].aux_width = c.rows * c.v;
 		}
 	}
-	oom_tape_product(t, h, c.d, c.v);
+	oom_tape_product(t, h, c.d, c.v, oom_trains(t, c.w));
 	for (int i = 0; i < (part.many ? 2 : 1); i++) {
 		/* of the chunk before: its loss, right answers and entropy */
 		struct oom_val before = i ? oom_scratch_hold(t, "sums of a chunk", OOM_MONO_ONE, 3 * oom_block(4), OOM_U8) :

@@ -97,7 +97,7 @@ static struct oom_val made_in_forward(struct oom_tape *t, const struct oom_arch 
 	loss = oom_new(t, "loss per token", h.mono, D(1), OOM_F32);
 	dt = t->amp ? (enum oom_dtype)t->amp_dt : (enum oom_dtype)h.dt;
 	as.dt = (uint8_t)dt;
-	oom_tape_product(t, as, d, v);
+	oom_tape_product(t, as, d, v, oom_trains(t, w));
 	/* from the second chunk on the cast weight is cached */
 	for (int i = 0; i < (part.many ? 2 : 1); i++)
 		run(t, h, w, dt, part.mono, part.rows, v, d);
@@ -310,7 +310,7 @@ static struct oom_val cut(struct oom_tape *t, const struct oom_arch *a, struct o
 	e = h.dt == dt ? oom_share(t, h) : oom_new(t, "hidden states", h.mono, d, dt);
 	c = w.dt == dt ? oom_share(t, w) : oom_new(t, "weight copy", OOM_MONO_ONE, weight, dt);
 	e.dt = (uint8_t)dt;
-	oom_tape_product(t, e, h.width, a->vocab);
+	oom_tape_product(t, e, h.width, a->vocab, oom_trains(t, w));
 	lse = oom_new(t, "logsumexp", tokens, D(1), OOM_F32);
 	mean = n < 0 ? oom_none() :
 		       oom_new(t, "mean logits", OOM_MONO_ONE, (struct oom_dim){a->vocab, "vocab_size"},

@@ -43,7 +43,7 @@ struct oom_lora_param oom_lora_delta(struct oom_tape *t, enum oom_lora_part part
 	b = oom_adapter_weight(t, "lora_B.weight", out, r * experts, OOM_P_LORA | OOM_P_LINEAR);
 	oom_tape_flops(t, OOM_MONO_ONE,
 		       2.0 * (double)experts * (double)out * (double)in * (double)r,
-		       (enum oom_dtype)w.dt);
+		       (enum oom_dtype)w.dt, true);
 	if (experts > 1 && t->amp) {            /* views of the weights: not in autocast's cache */
 		b = oom_op_cast(t, b, (enum oom_dtype)t->amp_dt);
 		a = oom_op_cast(t, a, (enum oom_dtype)t->amp_dt);

@@ -97,7 +97,7 @@ struct oom_val oom_op_grouped_mm(struct oom_tape *t, const char *name, struct oo
 		    (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	oom_tape_product(t, x, in, out.n);
+	oom_tape_product(t, x, in, out.n, oom_trains(t, w));
 	oom_done(t, x);
 	oom_done(t, w);
 	oom_done(t, offs);

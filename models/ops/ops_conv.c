@@ -13,6 +13,7 @@ static struct oom_val convolved(struct oom_tape *t, struct oom_val x, struct oom
 				uint16_t mono, struct oom_dim width, uint64_t each, bool turned)
 {
 	struct oom_val y;
+	const bool trains = oom_trains(t, w);
 	bool rg;
 	int32_t n = -1;
 
@@ -31,7 +32,7 @@ static struct oom_val convolved(struct oom_tape *t, struct oom_val x, struct oom
 	y = oom_new(t, "convolution", mono, width, (enum oom_dtype)x.dt);
 	if (rg)
 		y = oom_node_out(t, n, 0, y);
-	oom_tape_flops(t, mono, 2.0 * (double)width.n * (double)each, (enum oom_dtype)x.dt);
+	oom_tape_flops(t, mono, 2.0 * (double)width.n * (double)each, (enum oom_dtype)x.dt, trains);
 	oom_done(t, x);
 	oom_done(t, w);
 	oom_done(t, bias);

@@ -24,7 +24,7 @@ static void hold_copy(struct oom_tape *t, int32_t node, struct oom_val w)
 /* mm/addmm on operands already in their computing type. */
 static struct oom_val product(struct oom_tape *t, const char *name, struct oom_val x,
 			      struct oom_val w, struct oom_val bias, struct oom_dim out,
-			      uint64_t in)
+			      uint64_t in, bool trains)
 {
 	const bool rg = oom_wants_grad(t, x) || w.rg || bias.rg;
 	const uint64_t rows = in ? x.width / in : 1;
@@ -47,7 +47,7 @@ static struct oom_val product(struct oom_tape *t, const char *name, struct oom_v
 		hold_copy(t, n, w);
 	}
 	if (!oom_has_kept(t, OOM_KEPT_PRODUCT))
-		oom_tape_product(t, x, in, out.n);
+		oom_tape_product(t, x, in, out.n, trains);
 	y = oom_new_kept(t, OOM_KEPT_PRODUCT, name, x.mono,
 			 (struct oom_dim){out.n * rows, out.text}, (enum oom_dtype)x.dt);
 	oom_of_cublas(t, y.sto);
@@ -78,11 +78,12 @@ struct oom_val oom_op_matmul_param(struct oom_tape *t, const char *name, struct 
 {
 	const uint64_t in = out.n ? w.width / out.n : 0;
 	const struct oom_val arg[2] = {oom_argument(t, x), oom_argument(t, w)};
+	const bool trains = oom_trains(t, w);
 	struct oom_val y, turned = oom_none();
 
 	oom_amp_cast_all(t, (struct oom_val *[]){&x, &w, &bias}, 3);
 	x = folded(t, x, w, 0, &turned);
-	y = product(t, name, x, w, bias, out, in);
+	y = product(t, name, x, w, bias, out, in, trains);
 	oom_done(t, turned);
 	oom_drop(t, arg[0]);
 	oom_drop(t, arg[1]);
@@ -167,7 +168,7 @@ static struct oom_val fp8_product(struct oom_tape *t, const struct oom_linear *l
 		narrow_x = oom_new(t, "input in fp8", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8);
 		narrow_w = oom_new(t, "weight in fp8", OOM_MONO_ONE, D(l->in * l->out.n), OOM_U8);
 	}
-	y = product(t, l->name, x, w, bias, l->out, l->in);
+	y = product(t, l->name, x, w, bias, l->out, l->in, oom_trains(t, l->w));
 	if (narrow && y.node >= 0)              /* the backward pass casts weight and gradient anew */
 		t->nodes[y.node].aux_width = l->in * l->out.n;
 	oom_drop(t, narrow_w);

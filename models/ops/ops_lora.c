@@ -95,9 +95,9 @@ static struct oom_val in_one_function(struct oom_tape *t, struct oom_val x, stru
 		oom_scratch(t, "dropout mask", x.mono, x.width, OOM_U8);
 	}
 	through = oom_scratch_hold(t, "lora_A", x.mono, r.n, (enum oom_dtype)x.dt);
-	oom_tape_product(t, x, l->in, r.n);
+	oom_tape_product(t, x, l->in, r.n, true);
 	sum = oom_scratch_hold(t, "lora_B", y.mono, y.width, (enum oom_dtype)y.dt);
-	oom_tape_product(t, through, r.n, l->out.n);
+	oom_tape_product(t, through, r.n, l->out.n, true);
 	oom_drop(t, through);
 	oom_drop(t, sum);
 	if (t->grad && l->p[0].rg) {

@@ -123,7 +123,7 @@ struct oom_val oom_quantised_linear(struct oom_tape *t, const struct oom_linear 
 	oom_of_cublas(t, y.sto);
 	if (oom_wants_grad(t, x) || bias.rg)
 		y = oom_node_out(t, n, 0, y);
-	oom_tape_product(t, x, l->in, l->out.n);
+	oom_tape_product(t, x, l->in, l->out.n, false);
 	t->sums->tally.unpacked += f->unpacks * (double)l->in * (double)l->out.n * t->mult;
 	t->sums->tally.unpackings += f->unpacks > 0 ? t->mult : 0;
 	y = oom_op_cast(t, y, dt);

@@ -265,7 +265,7 @@ static enum oom_status record_in(struct oom_evaluator *ev, struct program *g,
 	if (st)
 		return st;
 	oom_program_sum(g, p);
-	oom_work_terms(&g->tape, g->adapted, g->term, &g->fixed);
+	oom_work_terms(&g->tape, g->term, &g->fixed);
 	keep_as(g, m, key);
 	/* the graph has served: what stays is rows and events */
 	lend_nodes(ev, &g->tape);

@@ -294,6 +294,8 @@ struct oom_tally {
 	double wide_batched[OOM_MAX_MONOS];
 	/* of flops, in 16 and in 32 bit; thin products count as the tiles they fill */
 	double rated[2][OOM_MAX_MONOS];
+	/* of both, what weights that train have */
+	double trained[OOM_MAX_MONOS], trained_rated[2][OOM_MAX_MONOS];
 	/* of products in 16 bit: elements that they write forward, and for their inputs' gradients */
 	double written[2][OOM_MAX_MONOS];
 	/* their inner sizes, summed over calls: of the forward pass, and of inputs' gradients */

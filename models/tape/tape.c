@@ -111,10 +111,22 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 
 /* ---- work ---- */
 
-static void count(struct oom_tape *t, uint16_t mono, double flops, double tiles, enum oom_dtype dt)
+bool oom_trains(const struct oom_tape *t, struct oom_val w)
 {
-	t->sums->tally.flops[mono] += flops * t->mult;
-	t->sums->tally.rated[dt == OOM_F32 || dt == OOM_F64][mono] += flops * tiles * t->mult;
+	return w.node <= -2 ? t->params[-2 - w.node].trainable : t->grad ? w.rg : !oom_plan_adapted(t->plan);
+}
+
+static void count(struct oom_tape *t, uint16_t mono, double flops, double tiles, enum oom_dtype dt, bool trains)
+{
+	struct oom_tally *sum = &t->sums->tally;
+	const int wide = dt == OOM_F32 || dt == OOM_F64;
+
+	sum->flops[mono] += flops * t->mult;
+	sum->rated[wide][mono] += flops * tiles * t->mult;
+	if (!trains)
+		return;
+	sum->trained[mono] += flops * t->mult;
+	sum->trained_rated[wide][mono] += flops * tiles * t->mult;
 }
 
 void oom_tape_twice(struct oom_tape *t, struct oom_val x)
@@ -122,9 +134,9 @@ void oom_tape_twice(struct oom_tape *t, struct oom_val x)
 	t->sums->tally.twice[x.mono] += (double)x.width * oom_dtype_bytes((enum oom_dtype)x.dt) * t->mult;
 }
 
-void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt)
+void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt, bool trains)
 {
-	count(t, mono, flops, 1, dt);
+	count(t, mono, flops, 1, dt, trains);
 }
 
 /* A tile of a product is at least 64 wide, filled or not (CUTLASS threadblock shapes): an adapter of
@@ -171,10 +183,10 @@ static void count_shape(struct oom_tape *t, struct oom_val x, uint64_t in, uint6
 }
 
 /* What it reads of x and writes is in the rows (step/time/work.c). */
-void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out)
+void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out, bool trains)
 {
 	count(t, x.mono, 2.0 * (double)x.width * (double)out,
-	      oom_product_tiles(in, out, (enum oom_dtype)x.dt), (enum oom_dtype)x.dt);
+	      oom_product_tiles(in, out, (enum oom_dtype)x.dt), (enum oom_dtype)x.dt, trains);
 	if (x.dt != OOM_F32 && x.dt != OOM_F64)
 		count_shape(t, x, in, out);
 	t->sums->tally.weights_read += (double)in * (double)out *

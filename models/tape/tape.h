@@ -219,9 +219,11 @@ static inline struct oom_val oom_keep(struct oom_val x)
 /* How many times as long a product of sides `in` and `out` takes as its operations ask: tiles that it
  * does not fill, rows that do not begin on a line of memory.  At least 1. */
 double oom_product_tiles(uint64_t in, uint64_t out, enum oom_dtype dt);
+/* Whether w trains, also where no gradients are recorded: under a checkpoint that computes it again. */
+bool oom_trains(const struct oom_tape *t, struct oom_val w);
 /* Counts the work of a product of x with a weight of `in` x `out`: 2 x in x out for each of x's
- * rows, and the bytes of the weight. */
-void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out);
+ * rows, and the bytes of the weight.  It has a gradient of its input, and of the weight if that trains. */
+void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out, bool trains);
 /* cuBLAS writes this storage (negative: none). */
 static inline void oom_of_cublas(struct oom_tape *t, int32_t sto)
 {
@@ -229,7 +231,7 @@ static inline void oom_of_cublas(struct oom_tape *t, int32_t sto)
 		t->rows[sto].product = true;
 }
 /* The same where the caller knows how much it is: a convolution. */
-void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt);
+void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dtype dt, bool trains);
 /* A kernel of the forward pass reads x a second time, as one does that needs sums over all of it first; its backward
  * reads x and the gradient so. */
 void oom_tape_twice(struct oom_tape *t, struct oom_val x);

@@ -109,6 +109,17 @@ static void work(void **state)
 	price(&p, &e);
 	assert_true(e.work.product_flops + e.work.fp32_flops > 4 * n * matrices &&
 		    e.work.product_flops < 4.4 * n * matrices);
+	/* and norms that train alone leave every product with one */
+	p.peft_type = OOM_ADAPTER_LN_TUNING;
+	snprintf(p.lora_targets, sizeof(p.lora_targets), "input_layernorm");
+	price(&p, &e);
+	assert_true(fabs(e.work.product_flops / (4 * n * matrices) - 1) < 1e-9);
+	/* of two layers that train, and a head that does not: 6 for them, 4 for all others */
+	p.peft_type = OOM_ADAPTER_LORA;
+	p.lora_r = 0;
+	snprintf(p.train, sizeof(p.train), "model.layers.14+model.layers.15");
+	price(&p, &e);
+	assert_true(fabs(e.work.product_flops / (4 * n * matrices + 2 * n * 2 * 60817408.0) - 1) < 1e-9);
 }
 
 /* A padding mask makes PyTorch take its memory-efficient kernel, which computes the scores above the diagonal too. */

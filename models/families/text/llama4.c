@@ -160,7 +160,7 @@ static struct oom_val llama4_experts(struct oom_tape *t, const struct oom_arch *
 	p[0] = oom_op_mul(t, p[1], oom_activation(t, a->act, p[0]));
 	p[0] = oom_name(&f, oom_op_bmm(t, "down", p[0], w, x.mono, all, 0));
 	oom_forget(&f, y);                      /* gate and up, names of the experts' module */
-	oom_tape_flops(t, x.mono, 6.0 * (double)E * (double)h * (double)ff, x.dt);
+	oom_tape_flops(t, x.mono, 6.0 * (double)E * (double)h * (double)ff, (enum oom_dtype)x.dt, oom_trains(t, w));
 	shared = oom_shared_expert(t, a, x);
 	y = oom_op_sum(t, p[0], x.mono, (struct oom_dim){h, "d_model"});
 	return oom_leave(&f, oom_op_add_inplace(t, shared, y));

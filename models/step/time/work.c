@@ -104,11 +104,10 @@ void oom_work_backward(struct oom_tape *t)
  * (data/h100_steps.csv). */
 #define UNPACKING 3
 
-void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term *term, struct oom_work *fixed)
+void oom_work_terms(const struct oom_tape *t, struct oom_work_term *term, struct oom_work *fixed)
 {
 	const struct oom_work_sums *w = &t->sums->work;
 	const struct oom_tally *fwd = &w->pass[0], *all = &w->pass[1];
-	const double back = adapted ? 1 : 2;
 
 	for (size_t i = 0; i < t->n_monos; i++) {
 		const double scores = fwd->attn[i] - fwd->skipped[i], batched = fwd->batched[i],
@@ -117,14 +116,14 @@ void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term
 		/* all: the forward and what was computed again; a product's two gradients cost as much
 		 * as itself each, frozen weights need but one of them */
 		term[i] = (struct oom_work_term){
-			.flops = (1 + back) * t->sums->flops_fwd[i] + t->sums->flops_again[i],
-			.product = all->rated[0][i] + back * fwd->rated[0][i],
-			.fp32 = all->rated[1][i] + back * fwd->rated[1][i],
+			.flops = 2 * t->sums->flops_fwd[i] + fwd->trained[i] + fwd->attn[i] + t->sums->flops_again[i],
+			.product = all->rated[0][i] + fwd->rated[0][i] + fwd->trained_rated[0][i],
+			.fp32 = all->rated[1][i] + fwd->rated[1][i] + fwd->trained_rated[1][i],
 			.attention = again + ATTENTION_BACK * (scores - batched),
 			.wide = all->wide[i] + ATTENTION_BACK * fwd->wide[i],
 			.batched = all->batched[i] + BATCHED_BACK * batched,
 			.wide_batched = all->wide_batched[i] + BATCHED_BACK * fwd->wide_batched[i],
-			.model = (1 + back) * fwd->flops[i] + 3 * scores,
+			.model = 2 * fwd->flops[i] + fwd->trained[i] + 3 * scores,
 			.written = all->written[0][i] + fwd->written[1][i],
 			.bytes = w->bytes[i]};
 	}

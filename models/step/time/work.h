@@ -15,9 +15,8 @@ struct oom_work_term {
 	double flops;                   /* forward + backward + recomputation, matrix products only */
 	double product, fp32, attention, wide, batched, wide_batched, model, written, bytes;
 };
-/* One for each monomial, and in *fixed what does not depend on the batch.  adapted: weights are frozen, so that a
- * product has one gradient, not two. */
-void oom_work_terms(const struct oom_tape *t, bool adapted, struct oom_work_term *term, struct oom_work *fixed);
+/* One for each monomial, and in *fixed what does not depend on the batch. */
+void oom_work_terms(const struct oom_tape *t, struct oom_work_term *term, struct oom_work *fixed);
 /* The sums at one batch, of which `mono` are the monomials; returns those of `flops`.  A few
  * multiplications for each monomial; nothing is allocated. */
 double oom_work_of(const struct oom_tape *t, const struct oom_work_term *term, const struct oom_work *fixed,
