@@ -30,9 +30,10 @@ static double unknown_class(const struct oom_card_class *c)
 #define FEW_SOURCES 4
 #define UNKNOWN_CARD 0.15
 
+/* A step for no card is an A100's. */
 static double unknown_card(const struct oom_gpu *gpu)
 {
-	return gpu && gpu->step_sources >= FEW_SOURCES ? 0 : UNKNOWN_CARD;
+	return !gpu || gpu->step_sources >= FEW_SOURCES ? 0 : UNKNOWN_CARD;
 }
 
 static double guess(const struct oom_plan *p, const struct oom_gpu *gpu, enum oom_time_part part)
