@@ -188,8 +188,10 @@ const struct oom_engine_info *oom_engine_at(size_t i)
 double oom_engine_hooks_s(const struct oom_plan *p, const struct oom_work *w)
 {
 	const struct oom_engine *e = oom_engine_of(p);
-	const double passes = p->grad_ckpt == OOM_CKPT_NONE ? 2 : 3,
-		     units = w->units + 1 + (oom_plan_adapted(p) ? w->trained : 0);
+	/* PEFT's policy makes adapters FSDP1's units (peft/utils/other.py fsdp_auto_wrap_policy); FSDP2's are layers alone
+	 * (torchtune/training/_distributed.py get_shard_conditions; accelerate/utils/fsdp_utils.py fsdp2_prepare_auto_wrap_policy) */
+	const bool apart = oom_plan_adapted(p) && !e->gathers_apart;
+	const double passes = p->grad_ckpt == OOM_CKPT_NONE ? 2 : 3, units = w->units + 1 + (apart ? w->trained : 0);
 
 	if (p->zero_stage < (e->wraps_units ? 2 : 3) || p->gpus <= 1)
 		return 0;
