@@ -56,6 +56,7 @@ static void finish(struct fw_part *p)
 	fw_default(p, "base-bits", "8", SCRIPT " load_in_8bit=True");
 	/* prepare_model_for_int8_training */
 	fw_default(p, "grad-ckpt", "full", "peft prepare_model_for_kbit_training");
+	fw_default(p, "use-reentrant", "true", "transformers 4.28: torch.utils.checkpoint as it is");
 	if (fw_fact_is(p, "base-bits", "8"))
 		fw_set(p, "kbit-prepare", "true", NULL, "peft prepare_model_for_kbit_training");
 	fw_set(p, "@dtype", "fp16", NULL, SCRIPT);

@@ -130,10 +130,28 @@ static void finish_adapters(struct fw_part *p)
 	finish_targets(p);
 }
 
+/* What was written into the scripts before they had options for it (lit-gpt of 2023 and early 2024, finetune/lora.py cc19015 and
+ * 0010d8e, adapter.py, full.py: micro_batch_size, batch_size); NULL: the command is today's. */
+static const char *const *batch_of_script(const char *command)
+{
+	static const char *const scripts[][3] = {
+		{"finetune/lora.py", "4", "128"}, {"finetune/adapter", "4", "64"}, {"finetune/full.py", "1", "64"}};
+
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
+		if (strstr(command, scripts[i][0]))
+			return scripts[i];
+	return NULL;
+}
+
 static void finish_batch(struct fw_part *p, bool pretrain)
 {
+	const char *const *old = batch_of_script(fw_text(p, "(program)"));
 	int64_t global, micro;
 
+	if (old) {
+		fw_default(p, "micro-batch", old[1], "lit-gpt finetune/lora.py cc19015 micro_batch_size");
+		fw_default(p, "global-batch", old[2], "lit-gpt finetune/lora.py cc19015 batch_size");
+	}
 	fw_default(p, "micro-batch", pretrain ? "4" : "1", pretrain ? PRETRAIN " setup()" : LORA " setup()");
 	if (doc_whole(fw_key(p, "train.global_batch_size"), &global) && global > 0)
 		fw_set_whole(p, "global-batch", global, "train.global_batch_size", NULL);

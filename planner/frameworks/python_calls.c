@@ -253,6 +253,10 @@ static void finish(struct fw_part *p)
 	 * that TRL's own trainer logs. fp32 logits of a part take half of the memory that is free, at most 4 GiB, and the
 	 * parts are a multiple of four (get_chunk_size() at unsloth_zoo ce232d6): on a card with 0.25 GiB left 256 rows
 	 * of 128 Ki words are one part. A guess for the least that it needs; what it uses is more where memory is free */
+	/* unsloth leaves the losses of pairs to TRL's trainers */
+	for (size_t i = 0; python_pair_trainers[i] && unsloth; i++)
+		if (fw_key(p, python_pair_trainers[i]) && fw_fact_is(p, "loss", "chunked"))
+			fw_set(p, "loss", "plain", NULL, "trl/trainer/dpo_trainer.py: log-probabilities of whole logits");
 	if (unsloth && fw_fact_is(p, "loss", "chunked")) {
 		fw_set(p, "@price.loss", "tiled", NULL, "unsloth_zoo/fused_losses/cross_entropy_loss.py");
 		fw_set(p, "loss-chunk", "256", NULL, "unsloth_zoo/fused_losses/cross_entropy_loss.py: by free memory");

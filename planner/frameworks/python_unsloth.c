@@ -97,8 +97,14 @@ void python_unsloth(struct fw_part *p, const char *class)
 	if (*model)
 		fw_set(p, "model", model, path, NULL);
 	/* a trainer of pairs cuts them shorter than the model could take them */
-	for (size_t i = 0; python_pair_trainers[i]; i++)
+	for (size_t i = 0; python_pair_trainers[i]; i++) {
+		char config[40];
+
+		snprintf(config, sizeof(config), "%.*sConfig", (int)(strlen(python_pair_trainers[i]) - strlen("Trainer")),
+			 python_pair_trainers[i]);
 		python_take(p, "seq-len", python_pair_trainers[i], "", "max_length");
+		python_take(p, "seq-len", config, "", "max_length");
+	}
 	if (!*fw_fact(p, "seq-len"))
 		python_take(p, "seq-len", class, f, "max_seq_length");
 	fw_default(p, "seq-len", "2048", UNSLOTH ":410");
