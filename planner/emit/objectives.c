@@ -21,7 +21,7 @@ static const struct emit_objective objectives[] = {
 	/* nothing is taken off a reward, as without the key */
 	{.name = "online-dpo", .trl_config = "OnlineDPOConfig", .trl_key = "missing_eos_penalty", .trl_value = "0.0"},
 	{.name = "orpo", .swift_type = "orpo"},
-	{.name = "cpo", .swift_type = "cpo"},
+	{.name = "cpo", .trl_config = "CPOConfig", .trl_key = "cpo_alpha", .trl_value = "1.0", .swift_type = "cpo"},
 	{.name = "gkd", .swift_type = "gkd"},
 	{.name = "distill", .tune_whole = "knowledge_distillation"},
 };

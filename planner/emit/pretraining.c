@@ -24,6 +24,8 @@ static void tune_optimizer(struct emission *e)
 		{"paged-adamw-8bit", "bitsandbytes.optim.PagedAdamW8bit", "null"},
 		{"paged-adamw", "bitsandbytes.optim.PagedAdamW", "null"},
 		{"sgd", "torch.optim.SGD", "null"},
+		{"adamw-torchao-8bit", "torchao.optim.AdamW8bit", "null"},
+		{"adamw-torchao-fp8", "torchao.optim.AdamWFp8", "null"},
 	};
 
 	for (size_t i = 0; i < sizeof(optimizers) / sizeof(optimizers[0]); i++)

@@ -139,6 +139,7 @@ const struct fw_row hf_model_rows[] = {
 	FW_KEY("peft_target_modules", "lora-targets", NULL, NULL, "llm-jp-sft train.py"),
 	FW_KEY("peft_method", "method", "lora>lora;none>full", NULL, "fms-hf-tuning tuning/config/peft_config.py"),
 	FW_KEY("r", "lora-r", NULL, NULL, "fms-hf-tuning tuning/config/peft_config.py"),
+	FW_KEY("lora_target_all_linear_layers", "lora-targets", "true>all-linear;false>", NULL, "bofenghuang/vigogne vigogne/train_sft.py"),
 	FW_KEY("lora_target_modules", "lora-targets", NULL, NULL, MODEL ":119"),
 	FW_KEY("target_modules", "lora-targets", NULL, NULL, NULL),
 	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, MODEL ":115"),
@@ -281,6 +282,8 @@ void hf_finish(struct fw_part *p)
 	fw_take_fsdp(p, "fsdp", "fsdp_config",
 		     fsdp && (doc_is_true(fsdp) || fsdp->kind != DOC_SCALAR) ? "fsdp2" : "fsdp1");
 	finish_method(p);
+	if (fw_key(p, "max_source_length") && !*fw_fact(p, "tgt-len") && !strcmp(fw_fact(p, "seq-len"), fw_text(p, "max_source_length")))
+		fw_open(p, "seq-len", "the prompt's alone: what an answer adds is not said; where both are one row: --seq-len");
 	if (fw_on(p, "@kbit-prepare") && *fw_fact(p, "base-bits") && !fw_fact_is(p, "base-bits", "16")) {
 		fw_set(p, "kbit-prepare", "true", NULL, "the script calls prepare_model_for_kbit_training");
 		fw_set(p, "grad-ckpt", "full", NULL, "peft/utils/other.py prepare_model_for_kbit_training");

@@ -371,7 +371,7 @@ const struct framework framework_ms_swift = {
 		 "model+tensor_model_parallel_size model+expert_model_parallel_size "
 		 "model+torch_dtype model+dataset model+attn_impl model+no_save_optim",
 	.never = "actor_rollout_ref.model.path base_model finetuning_type checkpoint_dir "
-		 "hidden_size num_attention_heads data train model._component_ dist_config context_length",
+		 "model_name_or_path hidden_size num_attention_heads data train model._component_ dist_config context_length",
 	/* "swift sft", swift/cli/sft.py, and version 1's llm_sft.py */
 	.programs = "swift megatron",
 	.commands = "swift* megatron* sft rlhf pt main llm_* mllm_*",

@@ -9,7 +9,7 @@
 static bool matters(const char *last, size_t n)
 {
 	static const char *const names[] = {"from_pretrained", "get_peft_model",
-					    "prepare_model_for_kbit_training"};
+					    "prepare_model_for_kbit_training", "gradient_checkpointing_enable"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strlen(names[i]) == n && !strncmp(names[i], last, n))

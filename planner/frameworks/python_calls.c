@@ -141,6 +141,21 @@ static void finish_quantised(struct fw_part *p, const char *class)
 		       "BitsAndBytesConfig.bnb_4bit_use_double_quant", NULL);
 }
 
+/* What is asked of the model itself stands, whatever the arguments of the Trainer say: they only switch it on. */
+static void finish_checkpointing(struct fw_part *p)
+{
+	char path[160];
+
+	if (fw_key(p, "prepare_model_for_kbit_training") && *fw_fact(p, "base-bits") && !fw_fact_is(p, "base-bits", "16") &&
+	    strcasecmp(python_argument(p, "prepare_model_for_kbit_training", "", "use_gradient_checkpointing", path), "false"))
+		fw_set(p, "grad-ckpt", "full", "prepare_model_for_kbit_training",
+		       "peft/utils/other.py prepare_model_for_kbit_training use_gradient_checkpointing=True");
+	if (!fw_key(p, "gradient_checkpointing_enable"))
+		return;
+	fw_set(p, "grad-ckpt", "full", "gradient_checkpointing_enable", NULL);
+	fw_open(p, "grad-ckpt", "the model's gradient_checkpointing_enable() is called, and is taken to be whatever stands before it");
+}
+
 static void finish_peft(struct fw_part *p)
 {
 	const char *class = called(p, models, sizeof(models) / sizeof(models[0]));
@@ -166,6 +181,7 @@ static void finish_peft(struct fw_part *p)
 	finish_quantised(p, class);
 	if (fw_key(p, "prepare_model_for_kbit_training"))
 		fw_set(p, "kbit-prepare", "true", "prepare_model_for_kbit_training", NULL);
+	finish_checkpointing(p);
 	if (fw_key(p, "LoraConfig")) {
 		fw_set(p, "method", "lora", "LoraConfig", NULL);
 		python_take(p, "lora-r", "LoraConfig", "", "r");
@@ -297,7 +313,7 @@ static const struct fw_row rows[] = {
 	LOADER("LlamaForCausalLM"),
 	CALL("BitsAndBytesConfig"), CALL("LoraConfig"), CALL("ModelConfig"), TRAINER("SFTTrainer"), TRAINER("DPOTrainer"), TRAINER("ORPOTrainer"),
 	TRAINER("KTOTrainer"), TRAINER("CPOTrainer"),
-	CALL("prepare_model_for_kbit_training"),
+	CALL("prepare_model_for_kbit_training"), CALL("gradient_checkpointing_enable"),
 	{.key = NULL},
 };
 static const struct fw_row *const lists[] = {rows, NULL};

@@ -198,7 +198,9 @@ static void finish_optimizer(struct fw_part *p)
 {
 	static const struct {
 		const char *theirs, *ours;
-	} rows_of[] = {{"PagedAdamW8bit", "paged-adamw-8bit"}, {"PagedAdamW", "paged-adamw"},
+	} rows_of[] = {{"low_bit_optim.AdamW8bit", "adamw-torchao-8bit"}, {"torchao.optim.AdamW8bit", "adamw-torchao-8bit"},
+		       {"AdamWFp8", "adamw-torchao-fp8"},
+		       {"PagedAdamW8bit", "paged-adamw-8bit"}, {"PagedAdamW", "paged-adamw"},
 		       {"AdamW8bit", "adamw-8bit"},            {"CPUOffloadOptimizer", "adamw"},
 		       {"AdamW4bit", "adamw-4bit"},            {"Adam", "adamw"},
 		       {"SGD", "sgd"},                         {"Lion", "lion"}};

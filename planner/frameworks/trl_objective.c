@@ -128,6 +128,8 @@ static void pair_objective(struct fw_part *p)
 		name--;
 	snprintf(folder, sizeof(folder), "%s", name ? name : file);
 	word = named_in(folder);
+	if (!word && (word = named_in(fw_text(p, "(program)"))) != NULL)
+		from = "(program)";
 	for (size_t i = 0; !word && i < sizeof(keys) / sizeof(keys[0]); i++) {
 		word = named_in(fw_text(p, keys[i]));
 		from = keys[i];
@@ -141,7 +143,7 @@ static void pair_objective(struct fw_part *p)
 
 static bool guess_objective(struct fw_part *p)
 {
-	static const char *const keys[] = {"output_dir", "run_name", "dataset_name"};
+	static const char *const keys[] = {"(program)", "output_dir", "run_name", "dataset_name"};
 
 	if (!trl_lacks_program(p))
 		return false;
