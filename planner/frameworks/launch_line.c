@@ -66,8 +66,10 @@ static size_t options_in(const struct args_word *w, size_t n)
  * Others prepare, evaluate, convert. */
 static bool trains(const struct oom_shell *sh, const struct args_word *w, size_t n)
 {
-	static const char *const words[] = {"train", "tune", "sft", "dpo", "grpo", "ppo", "rlhf", "orpo", "kto"};
+	static const char *const words[] = {"train", "tune", "sft", "dpo", "grpo", "ppo", "rlhf", "orpo", "kto"},
+		*const others[] = {"convert", "prepare", "preprocess", "download", "merge", "export"};
 	const struct oom_shell_file *f;
+	bool several = false;           /* a launcher of many processes, whose script nobody can know */
 
 	if (args_is_trainer(w, n))
 		return true;
@@ -82,17 +84,22 @@ static bool trains(const struct oom_shell *sh, const struct args_word *w, size_t
 
 			/* "openrlhf" of "openrlhf.models.math_verifier" is whose it is, not what it does */
 			name = dot ? dot + 1 : name;
-			if (!strcmp(name, "distributed.run") || !strcmp(name, "distributed.launch") || !strcmp(name, "commands.launch"))
+			if (!strcmp(name, "distributed.run") || !strcmp(name, "distributed.launch") || !strcmp(name, "commands.launch")) {
+				several = true;
 				continue;
+			}
 		} else if (!args_is_script(name)) {
 			continue;
 		}
+		for (size_t k = 0; k < sizeof(others) / sizeof(others[0]); k++)
+			if (!strncmp(name, others[k], strlen(others[k])))
+				return false;
 		for (size_t k = 0; k < sizeof(words) / sizeof(words[0]); k++)
 			if (strstr(name, words[k]))
 				return true;
 		return false;
 	}
-	return false;
+	return several;
 }
 
 size_t launch_line(const struct oom_shell *sh, struct oom_error *err, enum oom_status *st)

@@ -32,6 +32,14 @@ static void finish_objective(struct fw_part *p)
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (!strcmp(type, known[i]))
 			fw_set(p, "objective", type, "rlhf_type", NULL);
+	/* swift/cli/dpo.py and "swift dpo" of version 2, wherever the package lies */
+	for (size_t i = 0; !*type && i < sizeof(known) / sizeof(known[0]); i++) {
+		char script[40];
+
+		snprintf(script, sizeof(script), "/cli/%s.py", known[i]);
+		if (strstr(program, script))
+			fw_set(p, "objective", known[i], NULL, "the command");
+	}
 	if (!strcmp(type, "rm"))
 		fw_set(p, "objective", "reward", "rlhf_type", NULL);
 	else if (!strcmp(type, "gkd"))

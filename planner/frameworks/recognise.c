@@ -129,6 +129,11 @@ const struct framework *recognise(const struct doc_node *root)
 	return best;
 }
 
+static const char *scalar_text(const struct doc_node *node)
+{
+	return node && node->kind == DOC_SCALAR && node->text ? node->text : "";
+}
+
 enum oom_status not_recognised(const struct doc *doc, struct oom_error *err)
 {
 	char keys[160] = "", names[400] = "";
@@ -144,6 +149,10 @@ enum oom_status not_recognised(const struct doc *doc, struct oom_error *err)
 		if (*c->key != '(')     /* what stands around a program's options (arguments.h) */
 			used += (size_t)snprintf(keys + used, sizeof(keys) - used, "%s%.40s",
 						 used ? ", " : "", c->key);
+	if (!used && *scalar_text(doc_member(doc->root, "(program)")))
+		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: it starts %s without an option that any framework has: what it trains "
+				     "stands in that program or in a file of its own; give that file", doc->file,
+				     scalar_text(doc_member(doc->root, "(program)")));
 	used = 0;
 	for (size_t i = 0; framework_at(i) && used < sizeof(names) - 30; i++)
 		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",

@@ -5,6 +5,7 @@
  * max_prompt_length, evaluation_strategy, use_liger) date a file before 1.0, whose defaults are
  * transformers'. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -157,6 +158,28 @@ static void finish_profile(struct fw_part *p)
 			   "trl/accelerate_configs num_processes");
 }
 
+/* A rank of adapters without use_peft, which TRL's own commands pass over: most such files are those of somebody's script,
+ * which makes them. */
+static void unasked_adapters(struct fw_part *p)
+{
+	const char *file = fw_doc(p)->file ? fw_doc(p)->file : "", *name = strrchr(file, '/');
+
+	if (*fw_fact(p, "method") || !fw_fact_from_file(p, "lora-r") || atoi(fw_fact(p, "lora-r")) < 1 || fw_key(p, "use_peft"))
+		return;
+	if (trl_launched(p)) {
+		fw_set(p, "method", "full", NULL, MODEL ":103 use_peft");
+		fw_open(p, "method", "a rank of adapters stands there and use_peft does not: TRL trains all weights");
+		return;
+	}
+	fw_set(p, "method", "lora", NULL, "a rank of adapters");
+	fw_open(p, "method", "a rank of adapters stands there and use_peft does not: LoRA is taken, as a script of one's own makes it; "
+		"TRL's would train all weights");
+	if (!*fw_fact(p, "base-bits") && strstr(name ? name : file, "qlora")) {
+		fw_set(p, "base-bits", "4-nf4", NULL, "the file's name");
+		fw_open(p, "base-bits", "taken from the file's name");
+	}
+}
+
 static void finish(struct fw_part *p)
 {
 	const enum generation age = generation(p);
@@ -177,6 +200,7 @@ static void finish(struct fw_part *p)
 	    !fw_fact_is(p, "objective", "ppo"))
 		fw_unset(p, "completion-len");  /* of rollouts alone */
 	finish_loss(p, age);
+	unasked_adapters(p);
 	if (!*fw_fact(p, "method"))
 		fw_default(p, "method", "full", MODEL ":103 use_peft");
 	if (fw_fact_is(p, "method", "lora")) {
