@@ -222,7 +222,6 @@ static struct oom_val bert_head(struct oom_tape *t, const struct oom_arch *a, st
 				  .spare_bias = !kind->no_spare_bias,
 				  .owner = kind->head, .norm = kind->head_norm};
 	struct oom_frame outputs = {.t = t};
-	const size_t from = t->cursor;
 
 	if (kind->attention == BERT_WINDOW)
 		t->warning = t->task == OOM_TASK_SEQ_CLS ?
@@ -239,13 +238,7 @@ static struct oom_val bert_head(struct oom_tape *t, const struct oom_arch *a, st
 								    .dropout = a->classifier_dropout}, x));
 	if (kind->idle_pooler)
 		oom_name(&outputs, oom_idle_pooler(t, a, x));
-	x = oom_mlm_loss(t, a, &m, x, word);
-	if (kind->head_first) {
-		oom_params_first(t, from, 1);
-		if (a->tie)
-			oom_param_first(t, word, 2);
-	}
-	return oom_leave(&outputs, x);
+	return oom_leave(&outputs, oom_mlm_loss(t, a, &m, x, word));
 }
 
 /* Longformer's model pads to whole windows what it is given, BigBird's to whole blocks, and cuts
@@ -317,6 +310,13 @@ struct oom_val bert_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct bert_lengths given = bert_pad(t, a);
 	struct oom_val word, x = bert_model(t, a, &word);
+	const size_t head = t->cursor;
 
-	return bert_head(t, a, bert_cut(t, given, x), word);
+	x = bert_head(t, a, bert_cut(t, given, x), word);
+	if (bert_kind(a)->head_first) {
+		oom_params_first(t, head, 1);
+		if (a->tie && (t->task == OOM_TASK_MASKED_LM || t->task == OOM_TASK_CAUSAL_LM))
+			oom_param_first(t, word, 2);    /* the decoder's weight */
+	}
+	return x;
 }

@@ -60,7 +60,7 @@ struct bert_kind {
 	bool no_spare_bias;             /* no second bias when nothing is tied */
 	/* the head's module and its norm; NULL: as oom_mlm_loss has them */
 	const char *head, *head_norm;
-	bool head_first;                /* the language model makes its head before its body */
+	bool head_first;                /* classes make their heads before their bodies */
 	bool idle_pooler;               /* a pooler in the language model too ... */
 	bool pooler_always;             /* ... and beside a classifier that has its own head */
 	bool untied;                    /* tie_word_embeddings does nothing */
