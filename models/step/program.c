@@ -71,7 +71,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.rank0_contexts = k.prefetch_bucket = k.persistence = k.pp_schedule = k.cp_comm = k.recompute_layers = 0;
 	k.precision = recorded_precision(p);
 	k.use_reentrant = oom_ckpt_reenters(p) + oom_ckpt_around_units(p);
-	k.margin = k.moe_imbalance = k.vllm_share = 0;
+	k.margin = k.moe_imbalance = k.vllm_share = k.max_grad_norm = 0;
 	k.vllm_sleep = k.rollouts = 0;
 	k.fp8 = !oom_rank_engine_of(p) && p->fp8 != OOM_FP8_NONE;
 	k.surplus_params = k.precision_unasked = k.precision_by_card = k.zero_said = k.framework = 0;

@@ -117,6 +117,8 @@ void training_arguments(struct emission *e)
 		emit_set(e, "torch_compile", "true");
 	if (!emit_is(e, "label-smoothing", "0"))
 		emit_rows(e, "", "hf-trainer", "label_smoothing_factor");
+	if (!emit_is(e, "max-grad-norm", "1"))
+		emit_rows(e, "", "hf-trainer", "max_grad_norm");
 	if (!emit_is(e, "neftune-noise-alpha", "0"))
 		emit_rows(e, "", "hf-trainer", "neftune_noise_alpha");
 	if (emit_is(e, "evaluates", "no"))

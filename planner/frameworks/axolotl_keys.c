@@ -40,6 +40,7 @@ const struct fw_row axolotl_rows[] = {
 	FW_KEY("adapter", "method", "lora>lora;qlora>lora;llama-adapter>lora", NULL, PEFT ":41"),
 	FW_KEY("lora_r", "lora-r", NULL, NULL, PEFT ":53"),
 	FW_KEY("lora_dropout", "lora-dropout", NULL, "0", PEFT ":80"),
+	FW_KEY("max_grad_norm", "max-grad-norm", NULL, NULL, TRAINING),
 	FW_KEY("neftune_noise_alpha", "neftune-noise-alpha", NULL, NULL, "transformers integrations/neftune.py"),
 	FW_KEY("noisy_embedding_alpha", "neftune-noise-alpha", NULL, NULL, "axolotl utils/schemas/config.py"),
 	{"lora_target_linear", .hook = true, .source = PEFT ":58"},
@@ -189,7 +190,7 @@ const char axolotl_idle_on[] =
 	"lora_fan_in_fan_out lora_kernels lora_model_dir lora_on_cpu lora_rank lora_rank_pattern "
 	"loraplus_lr_embedding loraplus_lr_ratio loss_fn loss_fn_config loss_type "
 	"loss_watchdog_patience loss_watchdog_threshold lr lr_* mask_token_id mask_token_str "
-	"mask_truncated_completions max_completion_length max_grad_norm max_input_id "
+	"mask_truncated_completions max_completion_length max_input_id "
 	"max_mask_ratio max_memory max_model_len max_packed_sequence_len max_prompt_len "
 	"max_sample_tokens max_steps mean_resizing_embeddings merge_lora merge_method "
 	"message_field_content message_field_role message_field_training "

@@ -49,6 +49,7 @@ const struct fw_row hf_training_rows[] = {
 	 .note = "the batch is halved until it fits: oomplan solve micro-batch says to what"},
 	FW_KEY("label_smoothing_factor", "label-smoothing", NULL, NULL, ARGS),
 	FW_KEY("neftune_noise_alpha", "neftune-noise-alpha", NULL, NULL, ARGS),
+	FW_KEY("max_grad_norm", "max-grad-norm", NULL, NULL, ARGS),
 	FW_KEY("predict_with_generate", "predict-with-generate", "true>true;false>false", NULL,
 	       "transformers training_args_seq2seq.py"),
 	FW_KEY("generation_max_length", "eval-new-tokens", NULL, NULL, "transformers training_args_seq2seq.py"),
@@ -67,7 +68,7 @@ const struct fw_row hf_training_rows[] = {
 const char hf_training_idle[] =
 	"output_dir overwrite_output_dir num_train_epochs max_steps learning_rate lr_scheduler_type "
 	"lr_scheduler_kwargs* warmup_steps warmup_ratio optim_args weight_decay adam_beta1 adam_beta2 "
-	"adam_epsilon optim_target_modules average_tokens_across_devices max_grad_norm bf16_full_eval "
+	"adam_epsilon optim_target_modules average_tokens_across_devices bf16_full_eval "
 	"fp16_full_eval tf32 gradient_checkpointing_kwargs* torch_compile_* "
 	"use_cache torch_empty_cache_steps "
 	"logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter "

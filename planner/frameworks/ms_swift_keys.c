@@ -43,6 +43,7 @@ const struct fw_row ms_swift_rows[] = {
 	FW_KEY("reft_rank", "lora-r", NULL, NULL, TUNER),
 	{"split_dataset_ratio", .hook = true}, {"val_dataset", .hook = true},
 	FW_KEY("lora_dropout", "lora-dropout", NULL, NULL, TUNER),
+	FW_KEY("max_grad_norm", "max-grad-norm", NULL, NULL, ARGS),
 	FW_KEY("neftune_noise_alpha", "neftune-noise-alpha", NULL, NULL, "transformers integrations/neftune.py"),
 	FW_KEY("lora_dropout_p", "lora-dropout", NULL, NULL, "swift 2 utils/argument.py"),
 	FW_KEY("target_modules", "lora-targets", NULL, NULL, TUNER ":126"),
@@ -120,5 +121,5 @@ const char ms_swift_idle[] =
 	"attention_* normalization bias_* group_* apply_* gradient_accumulation_fusion te_* "
 	"add_* adam_* clip_grad external_plugins multi_turn_scheduler max_turns completion_length_limit_scope "
 	"offload_bridge num_workers context_* decoder_* mlp_* router_* use_* vit_* aligner_* "
-	"train_* channels max_grad_norm safe_serialization save bridge_* convert_* mcore_* masked_* val_* config "
+	"train_* channels safe_serialization save bridge_* convert_* mcore_* masked_* val_* config "
 	"(launcher) (program) (words) (files)";

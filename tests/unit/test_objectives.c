@@ -180,6 +180,7 @@ static void outputs_and_means_lie_beside_the_step(void **state)
 static void a_trainer_runs_the_models_own_loss(void **state)
 {
 	const struct oom_eval own = of("precision=bf16 optimizer=adamw-fused"), trainer = of("precision=bf16 optimizer=adamw-fused loop=trainer"),
+			      loose = of("precision=bf16 optimizer=adamw-fused loop=trainer max-grad-norm=0"),
 			      amp = of("precision=amp-bf16 optimizer=adamw-fused loop=trainer"),
 			      converted = of("precision=amp-bf16 optimizer=adamw-fused convert-outputs-fp32=true");
 
@@ -187,6 +188,10 @@ static void a_trainer_runs_the_models_own_loss(void **state)
 	assert_int_equal(trainer.peak[OOM_PHASE_FWD1] - own.peak[OOM_PHASE_FWD1], 2 * 512);
 	assert_int_equal(trainer.peak[OOM_PHASE_FWD2] - own.peak[OOM_PHASE_FWD2], 3 * 512);
 	assert_int_equal(amp.peak[OOM_PHASE_FWD1] - converted.peak[OOM_PHASE_FWD1], 2 * 512);
+	/* max_grad_norm=0: none of 20 gradients (9 for each layer, a table, a norm) has a norm of its own, they are not stacked to a
+	 * norm of all, and that has no name afterwards */
+	assert_int_equal(trainer.peak[OOM_PHASE_FWD2] - loose.peak[OOM_PHASE_FWD2], 512);
+	assert_int_equal(trainer.peak[OOM_PHASE_OPT2] - loose.peak[OOM_PHASE_OPT2], (20 + 1 + 1) * 512 + 512);
 	/* what TRL's objectives are run by is not said twice, and may be another's */
 	assert_int_equal(of("objective=orpo loop=trainer").peak[OOM_PHASE_FWD2], of("objective=orpo").peak[OOM_PHASE_FWD2]);
 	assert_int_equal(of("objective=orpo").peak[OOM_PHASE_FWD2] - of("objective=orpo loop=own").peak[OOM_PHASE_FWD2], 2 * 512);

@@ -3,7 +3,7 @@
  * transformers 5.12 trainer.py: tr_loss adds up what was not logged yet; num_items_in_batch is moved to the card where
  * the model's own loss divides by it; grad_norm is a name of the loop and lives until the next one is made.  accelerate
  * accelerator.py backward: loss / gradient_accumulation_steps, beside the loss.  The norm is clipped before the update
- * (max_grad_norm is 1): torch/nn/utils/clip_grad.py _get_total_norm makes a norm per gradient, stacks them and takes
+ * (max_grad_norm, 1 by default; 0 leaves it out): torch/nn/utils/clip_grad.py _get_total_norm makes a norm per gradient, stacks them and takes
  * the norm of those, while the previous step's states are there. */
 #include "step/engines.h"
 #include "step/objectives.h"
@@ -22,13 +22,15 @@ static void scalar(struct oom_schedule *s, const char *name, enum oom_moment_of_
 
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
-	const uint64_t n = s->in.tensors, norms = n ? (n + 1) * oom_block(4) + oom_block(4 * n) : 0;
+	const bool clips = p->max_grad_norm > 0;
+	const uint64_t n = s->in.tensors, norms = clips && n ? (n + 1) * oom_block(4) + oom_block(4 * n) : 0;
 
 	scalar(s, "the Trainer's sum of losses", OOM_AT_START, OOM_AT_NEVER);
 	if (oom_loop_of(p) == OOM_LOOP_COUNTING)
 		scalar(s, "the Trainer's number of items", OOM_AT_START, OOM_AT_NEVER);
 	scalar(s, "the loss divided", OOM_AT_BACKWARD, OOM_AT_STEP);
-	scalar(s, "the gradients' norm", OOM_AT_STEP, OOM_AT_NEVER);
+	if (clips)
+		scalar(s, "the gradients' norm", OOM_AT_STEP, OOM_AT_NEVER);
 	/* the first step's update makes the states, beside which the norms are nothing */
 	if (norms > s->temps[1])
 		s->temps[1] = norms;
@@ -38,7 +40,7 @@ const struct oom_pass oom_pass_trainer = {
 	.name = "trainer",
 	.cls = OOM_EXACT,
 	.summary = "scalars of transformers' Trainer, and the norms it clips by",
-	.knobs = "loop+objective+loss+label-smoothing",
+	.knobs = "loop+objective+loss+label-smoothing+max-grad-norm",
 	.source = "transformers trainer.py; torch/nn/utils/clip_grad.py",
 	.applies = applies,
 	.holdings = holdings,
