@@ -281,13 +281,19 @@ enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, const struct o
 {
 	struct oom_stepped s = {p, n, master, true, groups};
 	struct oom_sink sink = {0};
+	uint64_t made;
 
 	*out = (struct oom_state_sums){0};
 	for (size_t i = 0; i < n; i++)
 		if (stepped(&p[i]))
 			add_slots(o, &p[i], master, out);
+	made = out->rounded;
+	/* those that an optimizer makes when it is made itself are there for what never gets a gradient, too */
+	for (size_t i = 0; o->early && i < n; i++)
+		if (p[i].trainable && !stepped(&p[i]))
+			add_slots(o, &p[i], master, out);
 	for (int step = 0; o->update && step < 2; step++) {
-		const uint64_t held = step ? 0 : out->rounded;
+		const uint64_t held = step ? 0 : made;
 
 		s.first = !step;
 		sink.n = 0;
