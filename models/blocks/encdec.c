@@ -38,6 +38,8 @@ struct oom_encdec_tables oom_encdec_tables(struct oom_tape *t, const struct oom_
 	names = names ? names : bart;
 	t->scope = names[0];
 	e.shared = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING | idle);
+	if (names == bart)
+		oom_lora_idle_table(t, e.shared, "shared");
 	e.encoder = e.decoder = e.shared;
 	if (a->tie)
 		return e;

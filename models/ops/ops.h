@@ -300,6 +300,9 @@ struct oom_val oom_embedding_lookup(struct oom_tape *t, struct oom_val w, struct
 struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct oom_val w,
 				  struct oom_val ids, struct oom_dim dim);
 struct oom_val oom_lora_embedded(struct oom_tape *t, struct oom_val x);
+/* Adapters of a module that holds the table w and that nothing calls, as `shared` of encoder-decoders, whose stacks look
+ * the same weight up in modules of their own (modeling_t5.py, modeling_bart.py, _tied_weights_keys). */
+void oom_lora_idle_table(struct oom_tape *t, struct oom_val w, const char *module);
 /* Puts the trained virtual tokens of the plan's adapter before x, the embedded tokens of a sequence; called once
  * in a pass. */
 struct oom_val oom_prompted(struct oom_tape *t, struct oom_val x);

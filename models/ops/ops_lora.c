@@ -335,6 +335,29 @@ struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct o
 	return y;
 }
 
+void oom_lora_idle_table(struct oom_tape *t, struct oom_val w, const char *module)
+{
+	struct oom_param *table = w.node <= -2 ? &t->params[-2 - w.node] : NULL;
+	const uint8_t known = table ? table->adapted : 0;
+	uint64_t rows, cols;
+	bool takes;
+
+	if (!table || !oom_plan_adapted(t->plan) || !oom_adapter_of(t->plan)->embeddings)
+		return;
+	/* what is found out here is of this module, not of those that look the same weight up */
+	table->adapted = 0;
+	takes = oom_lora_takes(t, table, module, false);
+	table->adapted = known;
+	if (!takes)
+		return;
+	rows = table->rows;
+	cols = table->cols;
+	oom_adapter_weight(t, "lora_embedding_A", oom_lora_rank(t, module), rows, OOM_P_LORA | OOM_P_UNUSED);
+	oom_adapter_weight(t, "lora_embedding_B", cols, oom_lora_rank(t, module), OOM_P_LORA | OOM_P_UNUSED);
+	if (oom_plan_adapter(t->plan) == OOM_ADAPTER_DORA)
+		oom_adapter_weight(t, "lora_magnitude_vector.weight", 0, cols, OOM_P_LORA | OOM_P_UNUSED);
+}
+
 struct oom_val oom_lora_embedded(struct oom_tape *t, struct oom_val x)
 {
 	const struct oom_embedding_adapter e = t->adapter;

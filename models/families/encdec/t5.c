@@ -370,6 +370,7 @@ struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a)
 	t->scope = "shared";
 	embed = enc_embed = oom_param(t, "weight", a->vocab, a->d_model,
 				      OOM_P_EMBEDDING | (apart ? OOM_P_UNUSED : 0));
+	oom_lora_idle_table(t, embed, "shared");
 	if (apart) {
 		t->scope = "encoder.embed_tokens";
 		enc_embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
