@@ -38,7 +38,7 @@ struct oom_val oom_token_rows(struct oom_tape *t, struct oom_val w)
 	struct oom_val rows, index, y;
 	int32_t node = -1;
 
-	if (!n || !p || !oom_plan_adapted(t->plan) || p->rows != t->arch->vocab)
+	if (!n || !p || !oom_plan_adapted(t->plan) || !oom_word_table(t, p))
 		return w;
 	if (oom_is_none(t->token_rows)) {
 		const uint64_t d = p->cols;

@@ -208,6 +208,8 @@ struct oom_val oom_saved_copy(struct oom_tape *t, const char *word, struct oom_v
 /* With trainable-tokens, a copy of the embedding table w that contains the trained rows, which the caller owns;
  * otherwise w. */
 struct oom_val oom_token_rows(struct oom_tape *t, struct oom_val w);
+/* Whether a table is the words': classes add up to eight rows to vocab_size (modeling_mllama.py embed_tokens, modeling_moshi.py). */
+bool oom_word_table(const struct oom_tape *t, const struct oom_param *table);
 /* The name of the module that looks up a table. */
 const char *oom_table_module(const struct oom_param *table);
 /* The same as a module of its own, which may have an adapter. */

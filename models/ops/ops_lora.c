@@ -181,9 +181,9 @@ const struct oom_adapter oom_adapter_dora = {
 /* Where the adapter of a table comes in.  The hook of enable_input_require_grads sits on the base
  * layer of the words' table, so that its result becomes a leaf before the adapter is added: there
  * it waits for oom_input_grads. */
-static bool is_word_table(const struct oom_tape *t, const struct oom_param *table)
+bool oom_word_table(const struct oom_tape *t, const struct oom_param *table)
 {
-	return table->rows == t->arch->vocab;
+	return table->rows >= t->arch->vocab && table->rows - t->arch->vocab <= 8;
 }
 
 /* The module that looks a table up.  Encoder and decoder each have an embed_tokens of their own
@@ -325,7 +325,7 @@ struct oom_val oom_lora_embedding(struct oom_tape *t, struct oom_val y, struct o
 	e.m = oom_none();
 	if (oom_plan_adapter(t->plan) == OOM_ADAPTER_DORA)
 		e.m = oom_adapter_weight(t, "lora_magnitude_vector.weight", 0, dim.n, OOM_P_LORA);
-	if (is_word_table(t, &t->params[-2 - w.node]) && oom_is_none(t->adapter.a)) {
+	if (oom_word_table(t, &t->params[-2 - w.node]) && oom_is_none(t->adapter.a)) {
 		e.of = y;
 		t->adapter = e;
 	} else {

@@ -43,6 +43,9 @@ static struct oom_called returned(struct oom_tape *t, struct oom_val loss, bool 
 	oom_prompts_leave(t);
 	if (oom_plan_attended(t->plan) && !t->joined && !t->beside.running)
 		oom_tape_fail(t, OOM_ERR_INVALID, "peft-type: trained keys and values are not modelled for %s", t->arch->model_type);
+	if (t->plan->trainable_tokens && oom_plan_adapted(t->plan) && !t->beside.running && oom_is_none(t->token_rows))
+		oom_tape_fail(t, OOM_ERR_INVALID, "trainable-tokens: %s looks no table of vocab_size rows up: rows of its "
+			      "embedding are not modelled", t->arch->model_type);
 	oom_prefix_leave(t);
 	note_evaluated(t);
 	/* accelerate wraps the converter around autocast (accelerator.py prepare_model): the copies of weights are gone by then */

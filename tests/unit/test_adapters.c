@@ -189,6 +189,23 @@ static void what_peft_refuses(void **state)
 	}
 }
 
+/* Rows of an embedding train where the class adds some to vocab_size (Moshi's one, modeling_moshi.py), and a model whose table
+ * is not found is refused, not priced without them. */
+static void rows_of_longer_tables(void **state)
+{
+	const struct oom_plan p = with("lora-r=4 lora-targets=q_proj+linear trainable-tokens=7"), q = with("lora-r=4 lora-targets=q_proj+linear"),
+			      r = with("lora-r=4 lora-targets=all-linear trainable-tokens=7 task=image-cls");
+	static const char moshi[] = "{\"model_type\": \"moshi\", \"hidden_size\": 64, \"ffn_dim\": 128, \"num_hidden_layers\": 2, "
+				    "\"num_attention_heads\": 4, \"head_dim\": 16, \"vocab_size\": 500}";
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	(void)state;
+	assert_int_equal(must(moshi, &p).trainable_params - must(moshi, &q).trainable_params, 7 * 64);
+	assert_int_equal(price("{\"model_type\": \"vit\", \"num_hidden_layers\": 2}", &r, &e, &err), OOM_ERR_INVALID);
+	assert_non_null(strstr(err.text, "trainable-tokens"));
+}
+
 static void rules_of_kinds(void **state)
 {
 	static const char *const broken[] = {
@@ -271,6 +288,7 @@ int main(void)
 		cmocka_unit_test(chosen_layers_and_biases),
 		cmocka_unit_test(norms_with_biases), cmocka_unit_test(norms_by_default),
 		cmocka_unit_test(what_peft_refuses),
+		cmocka_unit_test(rows_of_longer_tables),
 		cmocka_unit_test(rules_of_kinds),
 		cmocka_unit_test(default_targets_exist),
 		cmocka_unit_test(prompts_are_longer_sequences),
