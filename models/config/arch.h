@@ -92,6 +92,8 @@ struct oom_arch {
 	char model_type[64];
 	char config_type[64];   /* the config's own: that of the composition around a text model */
 	enum oom_task default_task;
+	/* what is said of a step whose task nobody names, where architectures names a class that none of the tasks is; or NULL */
+	const char *class_warning;
 	/* sizes */
 	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, v_head_dim, d_embed;
 	uint64_t max_positions, type_vocab, window;
@@ -192,6 +194,8 @@ struct oom_family {
 	const struct oom_type_targets *type_targets;
 	/* its masks do not see where a packed sequence's samples begin: no position_ids are handed to create_causal_mask */
 	bool one_sample;
+	/* what is said where architectures names the base class of a type, which trains on something else; or NULL */
+	const char *base_class;
 	/* what its types have unless parse says otherwise */
 	enum oom_task task;
 	enum oom_norm norm;

@@ -71,6 +71,8 @@ struct oom_val oom_family_step(const struct oom_family *f, struct oom_tape *t,
 {
 	struct oom_val loss = f->step ? f->step(t, a) : oom_decoder_step(t, a, f->decoder);
 
+	if (a->class_warning && t->plan->task == OOM_TASK_AUTO)
+		t->warning = a->class_warning;
 	if (t->plan->audio_seconds > 0 && !a->vlm && !a->frame && !t->warning)
 		t->warning = "audio is not counted for this model type: a run on it takes more";
 	if (t->plan->video_frames > 0 && !a->vlm && !t->warning)

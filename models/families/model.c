@@ -6,6 +6,21 @@
 #include "model.h"
 #include "families/towers/vision.h"
 
+/* Classes over images or audio whose heads and losses no task has. */
+static bool other_class(const char *class)
+{
+	static const char *const tails[] = {
+		"ForSemanticSegmentation", "ForInstanceSegmentation", "ForUniversalSegmentation", "ForImageSegmentation",
+		"ForObjectDetection", "ForZeroShot", "ForMaskedImageModeling", "ForDepthEstimation", "ForKeypoint", "ForVideo",
+		"ForAudio", "ForCTC", "ForXVector", "ForPose", "Backbone",
+	};
+
+	for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++)
+		if (strstr(class, tails[i]))
+			return true;
+	return false;
+}
+
 static void choose_task(struct oom_model *m)
 {
 	const char *arch = NULL;
@@ -33,6 +48,12 @@ static void choose_task(struct oom_model *m)
 			m->arch.default_task = tails[i].task;
 			return;
 		}
+	if (arch && other_class(arch))
+		m->arch.class_warning = "the class that architectures names is not modelled: priced as what the type is usually trained "
+					"for; its own head and loss are not counted (--task says which is meant)";
+	else if (arch && m->arch.family->base_class && oom_keys_find(&m->defaults, "architectures.base") &&
+		 !strcmp(arch, oom_keys_find(&m->defaults, "architectures.base")->string))
+		m->arch.class_warning = m->arch.family->base_class;
 }
 
 static enum oom_status find_type(struct oom_model *m, struct oom_error *err)

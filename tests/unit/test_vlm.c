@@ -271,6 +271,36 @@ static void audio_needs_room(void **state)
 	must("{\"model_type\": \"qwen2_audio\"}", &p);
 }
 
+/* A config whose class no task has says so, unless the task is said: segmentation, detection, and CLIP's two towers. */
+static void classes_of_other_tasks(void **state)
+{
+	static const struct {
+		const char *json, *says;        /* NULL: nothing */
+	} cases[] = {
+		{"{\"model_type\": \"segformer\", \"architectures\": [\"SegformerForSemanticSegmentation\"]}", "is not modelled"},
+		{"{\"model_type\": \"segformer\", \"architectures\": [\"SegformerForImageClassification\"]}", NULL},
+		{"{\"model_type\": \"vit\", \"architectures\": [\"ViTForMaskedImageModeling\"]}", "is not modelled"},
+		{"{\"model_type\": \"vit\", \"architectures\": [\"ViTModel\"]}", NULL},
+		{"{\"model_type\": \"whisper\", \"architectures\": [\"WhisperForAudioClassification\"]}", "is not modelled"},
+		{"{\"model_type\": \"clip\", \"architectures\": [\"CLIPModel\"]}", "its text tower and contrastive loss"},
+		{"{\"model_type\": \"siglip\", \"architectures\": [\"SiglipForImageClassification\"]}", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+		struct oom_eval e = must(cases[i].json, &p);
+
+		if (cases[i].says ? !strstr(e.warning, cases[i].says) : *e.warning)
+			fail_msg("%s: \"%s\"", cases[i].json, e.warning);
+		if (strstr(cases[i].json, "CLIPModel")) {
+			p.task = OOM_TASK_IMAGE_CLS;
+			e = must(cases[i].json, &p);
+			assert_string_equal(e.warning, "");
+		}
+	}
+}
+
 /* Text models and towers without a text say that they do not look at images; a classifier of images has one a sample. */
 static void images_of_other_models(void **state)
 {
@@ -343,6 +373,7 @@ int main(void)
 		cmocka_unit_test(factored_kernels),
 		cmocka_unit_test(images_beside_audio),
 		cmocka_unit_test(frames_of_videos),
+		cmocka_unit_test(classes_of_other_tasks),
 		cmocka_unit_test(audio_needs_room),
 		cmocka_unit_test(images_of_other_models),
 		cmocka_unit_test(refusals),

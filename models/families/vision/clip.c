@@ -278,5 +278,7 @@ const struct oom_family oom_family_clip = {
 	.task = OOM_TASK_IMAGE_CLS,
 	.lora_targets = "q_proj+v_proj",
 	.parse = clip_parse,
+	.base_class = "the class that architectures names trains texts against images: its text tower and contrastive loss are not "
+		      "counted, the step is a classifier's of images (--task image-cls)",
 	.step = clip_step,
 };
