@@ -160,7 +160,8 @@ STEPS = (dict(precision="bf16", attn="sdpa", micro_batch=2),
 
 
 FRAMES = {"instructblipvideo": 4}       # images of a video
-WRITTEN_OUT = ("blip-2", "instructblip", "instructblipvideo", "got_ocr2", "pp_chart2table")    # have no other attention, or not in all parts
+ALONE = ("blip",)                      # take one image
+WRITTEN_OUT = ("blip", "blip-2", "instructblip", "instructblipvideo", "got_ocr2", "pp_chart2table")    # have no other attention, or not in all parts
 
 
 def run(name, i, backend):
@@ -180,7 +181,7 @@ def run(name, i, backend):
         return d
     M.make_batch = make_batch
     row = M.run_spec(spec, backend)
-    row.update(id=spec["id"], images=2 if batch is tiled else images * FRAMES.get(name, 1), image_size=SIDES.get(name, SIDE))
+    row.update(id=spec["id"], images=2 if batch is tiled else 1 if name in ALONE else images * FRAMES.get(name, 1), image_size=SIDES.get(name, SIDE))
     return row, M.load_config(spec)
 
 

@@ -95,6 +95,11 @@ def stills(cfg, b, s, n, dt):
     return d
 
 
+def captioned(cfg, b, s, n, dt):
+    """One image that a text is about, without a place in it (BLIP)."""
+    return pixels(tokens(b, s, 0, 0), dt, b, 3, SIDE, SIDE)
+
+
 # ---- models ----
 
 BOTH = dict(image_token_index=IMAGE, image_token_id=IMAGE)
@@ -142,13 +147,19 @@ def latent():
           dict(VIT, model_type="kosmos_2_vision_model"), latent_query_num=16)
 
 
+def described():
+    text = dict(model_type="blip_text_model", encoder_hidden_size=192, max_position_embeddings=512, bos_token_id=1, sep_token_id=2,
+                eos_token_id=2)
+    model("blip", captioned, text, dict(VIT, model_type="blip_vision_model"), projection_dim=64, image_text_hidden_size=64)
+
+
 def towerless():
     model("fuyu", patches, dict(model_type="persimmon", num_key_value_heads=4), None, image_token_id=IMAGE,
           patch_size=PATCH, image_size=SIDE, hidden_size=256)
 
 
 def main():
-    for table in (moving, asked, windowed, mapped, latent, towerless):
+    for table in (moving, asked, windowed, mapped, latent, described, towerless):
         table()
     kernels_refuse_strides()
     backend = images.prepared()

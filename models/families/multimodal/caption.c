@@ -1,6 +1,6 @@
 /* Text decoders that describe images: BERT's layer with a causal mask (BLIP), pre-norm layers with
  * norms of their own (KOSMOS-2 and 2.5), the decoders of Pix2Struct (T5's layer) and PP-FormulaNet
- * (mBART's).  What they have to attend to an image is held, and not run without one.
+ * (mBART's).  BLIP's layers attend to an image where the step has one; what the others have for that is held, and not run.
  * Reference: transformers 5.12,
  * models/{blip,kosmos2,kosmos2_5,pix2struct,pp_formulanet}/modeling_*.py. */
 #include "blocks/decoder.h"
@@ -100,6 +100,12 @@ static void caption_parse(struct oom_arch *a)
 		oom_read_fail(r, "heads and positions make no model (model type %s)", r->family);
 }
 
+/* The context of a layer. */
+struct caption_layer {
+	struct oom_decoder_layer l;     /* mask */
+	struct oom_crossed crossed;     /* the image's states, where there are any */
+};
+
 /* Cross-attention to an image: projections and the norm beside them. */
 static void idle_cross_attention(struct oom_tape *t, const struct oom_arch *a)
 {
@@ -117,12 +123,15 @@ static void idle_cross_attention(struct oom_tape *t, const struct oom_arch *a)
 	oom_weights_end(t, &idle);
 }
 
-static struct oom_val caption_attention(struct oom_frame *layer, const struct oom_decoder_layer *l, struct oom_val x)
+/* Among the text's tokens, or from them to an image's states. */
+static struct oom_val caption_attention(struct oom_frame *layer, const struct oom_decoder_layer *l, const struct oom_crossed *to,
+					struct oom_val x)
 {
 	const struct caption_kind *k = kind_of(l->a);
 	struct oom_tape *t = layer->t;
 	struct oom_attn at = oom_attn_of(t, l->a);
 
+	at.written_out = k->post;
 	at.caller = k->sines ? layer : NULL;    /* hidden_states, _ = self.self_attn(...) */
 	at.mask = l->mask;
 	at.causal = oom_is_none(l->mask);
@@ -133,6 +142,13 @@ static struct oom_val caption_attention(struct oom_frame *layer, const struct oo
 	at.v = k->v;
 	at.o = k->o;
 	at.o_norm = k->inner_norm ? "inner_attn_ln" : NULL;
+	if (to) {
+		at.mask = oom_none();
+		at.causal = false;
+		at.kv_from = to->x;
+		at.mk = to->tokens;
+		at.sk = to->len;
+	}
 	return oom_attention(t, &at, x);
 }
 
@@ -155,26 +171,49 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 	return oom_leave(&f, oom_op_linear(t, k->down, y, d, bias));
 }
 
+/* LayerNorm(h + x), while h has a name (BlipTextSelfOutput, BlipTextOutput). */
+static struct oom_val summed(struct oom_tape *t, const struct oom_arch *a, struct oom_val h, struct oom_val x)
+{
+	struct oom_frame f = {.t = t};
+
+	h = oom_name(&f, oom_op_dropout(t, h, a->dropout));
+	return oom_leave(&f, oom_norm(t, a->norm, "LayerNorm", oom_op_add(t, h, x), 0));
+}
+
+/* BlipTextLayer */
+static struct oom_val post_norm_block(struct oom_tape *t, const struct caption_layer *c, struct oom_val x)
+{
+	const struct oom_arch *a = c->l.a;
+	struct oom_frame f = {.t = t};
+
+	x = oom_name(&f, summed(t, a, caption_attention(&f, &c->l, NULL, x), x));
+	if (c->crossed.there)
+		x = oom_rename(&f, x, summed(t, a, caption_attention(&f, &c->l, &c->crossed, x), x));
+	else
+		idle_cross_attention(t, a);
+	return oom_leave(&f, summed(t, a, feed_forward(t, a, x), x));
+}
+
 static struct oom_val caption_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				    struct oom_val x)
 {
-	const struct oom_decoder_layer *l = ctx;
+	const struct caption_layer *c = ctx;
+	const struct oom_decoder_layer *l = &c->l;
 	const struct oom_arch *a = l->a;
-	const bool post = kind_of(a)->post;
 	struct oom_frame f = {.t = t};
 	struct oom_val h;
 
 	(void)i;
-	h = post ? x : oom_norm(t, a->norm, "self_attn_layer_norm", x, 0);
-	h = oom_op_dropout(t, caption_attention(&f, l, h), a->dropout);
-	x = oom_op_add(t, h, x);
-	x = oom_name(&f, post ? oom_norm(t, a->norm, "LayerNorm", x, 0) : x);
+	if (kind_of(a)->post)
+		return post_norm_block(t, c, x);
+	h = oom_norm(t, a->norm, "self_attn_layer_norm", x, 0);
+	h = oom_op_dropout(t, caption_attention(&f, l, NULL, h), a->dropout);
+	x = oom_name(&f, oom_op_add(t, h, x));
 	if (kind_of(a)->cross)
 		idle_cross_attention(t, a);
-	h = post ? x : oom_norm(t, a->norm, "final_layer_norm", x, 0);
+	h = oom_norm(t, a->norm, "final_layer_norm", x, 0);
 	h = oom_op_dropout(t, feed_forward(t, a, h), a->dropout);
-	x = oom_leave(&f, oom_op_add(t, h, oom_take(&f, x)));
-	return post ? oom_norm(t, a->norm, "LayerNorm", x, 0) : x;
+	return oom_leave(&f, oom_op_add(t, h, oom_take(&f, x)));
 }
 
 /* forward_embedding: a row of a table of sines for every token, which needs no gradient. */
@@ -201,7 +240,9 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 	if (k->sines)
 		x = with_sines(t, a, x);
 	if (k->learned) {
-		ids = oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
+		if (k->post)                    /* a buffer, of which a part is taken */
+			oom_buffer(t, a->max_positions, OOM_I64);
+		ids = k->post ? oom_input(t, "position ids", t->m_s, 1, OOM_I64) : oom_new(t, "position ids", t->m_s, D(1), OOM_I64);
 		ids = oom_op_embedding(t, "position_embeddings", ids, a->max_positions + k->more,
 				       D(a->d_model), 0);
 		x = oom_op_add(t, x, ids);
@@ -219,16 +260,16 @@ static struct oom_val embeddings(struct oom_tape *t, const struct oom_arch *a, s
 static struct oom_val caption_model(struct oom_tape *t, const struct oom_arch *a,
 				    struct oom_val *word)
 {
-	struct oom_decoder_layer l = {.a = a};
+	struct caption_layer l = {.l = {.a = a}, .crossed = t->crossed};
 	struct oom_frame f = {.t = t};
 	struct oom_val x = embeddings(t, a, word);
 
 	/* one mask for all sequences, spread, where none of them is padded (_prepare_decoder_attention_mask) */
 	if (kind_of(a)->sines && !t->plan->padding_mask && t->plan->attn != OOM_ATTN_FLASH)
-		l.mask = oom_new(t, "causal mask", oom_mono_mul(t, t->m_s, t->m_s), D(1), (enum oom_dtype)x.dt);
+		l.l.mask = oom_new(t, "causal mask", oom_mono_mul(t, t->m_s, t->m_s), D(1), (enum oom_dtype)x.dt);
 	else
-		l.mask = oom_make_eager_mask(t, (enum oom_dtype)x.dt);
-	l.mask = oom_name_shared(&f, l.mask);
+		l.l.mask = oom_make_eager_mask(t, (enum oom_dtype)x.dt);
+	l.l.mask = oom_name_shared(&f, l.l.mask);
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, caption_block, &l, x);
 	x = oom_leave(&f, x);
 	return kind_of(a)->final_norm ? oom_norm(t, a->norm, "layer_norm", x, 0) : x;
@@ -237,7 +278,7 @@ static struct oom_val caption_model(struct oom_tape *t, const struct oom_arch *a
 static struct oom_val caption_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct caption_kind *k = kind_of(a);
-	const bool fed = t->merge != NULL;      /* with features, which the model has taken when it returns */
+	const bool fed = t->merge || t->crossed.there;      /* with features, which the model has taken when it returns */
 	struct oom_frame f = {.t = t};
 	struct oom_val word, x = caption_model(t, a, &word);
 
@@ -250,6 +291,8 @@ static struct oom_val caption_step(struct oom_tape *t, const struct oom_arch *a)
 	if (k->transform && !a->tie)            /* predictions.bias beside the decoder's */
 		oom_param(t, "bias", 0, a->vocab, OOM_P_UNUSED);
 	x = oom_causal_lm_loss(t, a, x);
+	if (t->crossed.there)                   /* the model's outputs have the states until then */
+		t->crossed.over(t, t->crossed.ctx);
 	if (!fed)
 		t->warning = "this class trains on images alone: what their features need in a step is not counted";
 	return oom_leave(&f, x);

@@ -296,6 +296,7 @@ static void cross(struct oom_tape *t, struct oom_emit *e)
 {
 	t->pixels = t->pixel_mask = t->token_mask = 0;
 	t->selection.part = OOM_PART_TOWER;
+	e->merged = true;
 	e->v->kind->emit(e);
 	t->selection.part = OOM_PART_TEXT;
 	if (!t->crossed.there && !t->status)

@@ -73,11 +73,26 @@ struct oom_val oom_emit_idefics(struct oom_emit *e)
 /* ---- a tower, and a layer or two ---- */
 
 /* BlipForConditionalGeneration: the tower alone. */
+/* BlipForConditionalGeneration has returned. */
+static void blip_over(struct oom_tape *t, void *ctx)
+{
+	struct oom_emit *e = ctx;
+
+	t->crossed.there = false;
+	oom_forget_shared(e->output);
+}
+
+/* Every layer of the text's attends to the image's states (caption.c); no mask hides any. */
 struct oom_val oom_emit_blip(struct oom_emit *e)
 {
 	struct oom_tower w;
+	struct oom_val x = oom_tower_part(e, 1, &w);
 
-	oom_tower_weights(e, 1, &w);
+	if (!e->images)
+		return x;
+	e->t->crossed = (struct oom_crossed){
+		.there = true, .x = oom_name_shared(e->output, x), .mask = oom_none(), .rows = oom_none(), .tokens = e->m_tokens,
+		.len = oom_len_const(e->t, OOM_MONO_ONE, e->pictures * oom_mono_now(e->t, e->m_len)), .over = blip_over, .ctx = e};
 	return oom_none();
 }
 

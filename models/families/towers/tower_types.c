@@ -37,7 +37,7 @@ static const struct oom_tower
 	video_llama = {SIGLIP, .apart = true, .rope = true, .frequencies = true, .o = "out_proj"},
 	janus = {SIGLIP, .learned = true, .place_ids = true, .o = "projection_layer"},
 	blip = {SIGLIP, .learned = true, .class_token = true, .fused_qkv = true, .bare_places = true, .o = "projection",
-		.softmax_as_is = true},
+		.softmax_as_is = true, .returned = true},
 	blip_2 = {SIGLIP, .learned = true, .class_token = true, .fused_qkv = true, .bare_places = true, .o = "projection",
 		  .softmax_as_is = true, .returned = true},
 	pixtral = {GATED, .pre_norm = true, .rope = true, .table = true, .joined = true, .o = "o_proj",
