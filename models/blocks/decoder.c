@@ -83,13 +83,17 @@ struct oom_val oom_decoder_model(struct oom_tape *t, const struct oom_arch *a,
 
 	t->scope = d->embed;
 	*embed = oom_param(t, "weight", a->vocab, width, OOM_P_EMBEDDING);
+	l.base.table = embed->dt;
 	x = oom_op_embedding_param(t, *embed, ids, a->vocab,
 				   a->d_embed ? D(a->d_embed) : D(a->d_model));
 	if (d->scaled_embed)
 		x = oom_op_unary(t, OOM_SCALE, x);
 	if (d->gemma_embed)
 		x = oom_scaled_embedding(t, x);
-	x = oom_name(&f, oom_input_grads(t, x));
+	x = oom_input_grads(t, x);
+	if (d->multiplied)
+		x = oom_op_unary(t, OOM_SCALE, x);
+	x = oom_name(&f, x);
 	if (d->position_ids) {                  /* the layers' argument, and a name of the model */
 		ids = oom_name_shared(&f, oom_position_ids(t));
 		oom_name(&f, ids);

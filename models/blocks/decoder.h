@@ -34,6 +34,7 @@ struct oom_decoder {
 	uint8_t (*kind_of)(struct oom_tape *t, const struct oom_arch *a, uint64_t i);
 	bool scaled_embed;              /* the table's module scales what it looks up */
 	bool gemma_embed;               /* ... by a buffer (oom_scaled_embedding) */
+	bool multiplied;                /* the model itself scales the embeddings */
 	bool last_apart;                /* the last layer differs from the others */
 	/* sizeof the family's layer struct, at most OOM_CTX_BYTES; 0: struct oom_decoder_layer */
 	size_t layer_size;

@@ -68,6 +68,8 @@ struct oom_selective {
 	enum oom_norm norm;
 	enum oom_act act;
 };
+/* The rank of the time steps by a key: a sixteenth of the width unless the config gives a number. */
+uint64_t oom_read_dt_rank(struct oom_arch *a, const char *key);
 bool oom_selective_check(struct oom_reader *r, const struct oom_selective *m);
 struct oom_val oom_selective_mixer(struct oom_tape *t, const struct oom_selective *m,
 				   struct oom_val x);

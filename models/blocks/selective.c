@@ -6,6 +6,13 @@
 #include "mixers.h"
 #include "tape/round.h"
 
+uint64_t oom_read_dt_rank(struct oom_arch *a, const char *key)
+{
+	const struct oom_key *k = oom_read_key(&a->rd, key);
+
+	return k && k->type == OOM_KEY_NUMBER ? oom_read_count(&a->rd, key, 1) : (a->d_model + 15) / 16;
+}
+
 bool oom_selective_check(struct oom_reader *r, const struct oom_selective *m)
 {
 	if (r->status)

@@ -8,6 +8,7 @@ struct biogpt_kind {
 	bool written_out;               /* attention, whatever the plan asks for (XGLM) */
 	bool table;                     /* positions are a table that is not trained (XGLM) */
 };
+OOM_KIND(biogpt, struct biogpt_kind);
 
 static const struct oom_key_row biogpt_keys[] = {
 	MUST(d_model, "hidden_size"), MUST(n_layers, "num_hidden_layers"),
@@ -23,10 +24,6 @@ static const struct biogpt_kind xglm = {.keys = xglm_keys, .written_out = true, 
 static const struct oom_family_type biogpt_types[] = {
 	{"biogpt", &biogpt}, {"xglm", &xglm}, {NULL, NULL},
 };
-static const struct biogpt_kind *kind_of(const struct oom_arch *a)
-{
-	return a->type->kind;
-}
 
 static const struct oom_key_row keys_of_both[] = {
 	MUST(vocab, "vocab_size"), MUST(max_positions, "max_position_embeddings"),
@@ -35,7 +32,7 @@ static const struct oom_key_row keys_of_both[] = {
 
 static void biogpt_parse(struct oom_arch *a)
 {
-	oom_read_rows(a, kind_of(a)->keys);
+	oom_read_rows(a, biogpt_kind_of(a)->keys);
 	if (oom_read_bool(&a->rd, "add_cross_attention", false))
 		oom_read_fail(&a->rd, "%s with cross-attention is not modelled", a->model_type);
 }
@@ -88,7 +85,7 @@ static struct oom_val biogpt_block(struct oom_tape *t, const void *ctx, uint32_t
 	at.o = "out_proj";
 	at.caller = &f;                         /* "hidden_states, _ =" */
 	h = oom_norm(t, a->norm, "self_attn_layer_norm", x, 0);
-	h = kind_of(a)->written_out ? written_out(&f, l, h) : oom_attention(t, &at, h);
+	h = biogpt_kind_of(a)->written_out ? written_out(&f, l, h) : oom_attention(t, &at, h);
 	x = oom_name(&f, oom_op_add(t, x, oom_op_dropout(t, h, a->dropout)));
 	h = oom_norm(t, a->norm, "final_layer_norm", x, 0);
 	h = oom_activation(t, a->act, oom_op_linear(t, "fc1", h, D(a->d_ff), OOM_BIAS));
@@ -102,7 +99,7 @@ static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, en
 	const bool grad = t->grad;
 	struct oom_val pos;
 
-	if (!kind_of(a)->table) {
+	if (!biogpt_kind_of(a)->table) {
 		pos = oom_new(t, "position ids + 2", t->m_s, D(1), OOM_I64);
 		return oom_op_embedding(t, "embed_positions", pos, a->max_positions + 2, h, 0);
 	}
@@ -116,7 +113,7 @@ static struct oom_val positions(struct oom_tape *t, const struct oom_arch *a, en
 static struct oom_val biogpt_prepare(struct oom_frame *f, const struct oom_arch *a,
 				     struct oom_decoder_layer *l, struct oom_val x)
 {
-	const struct biogpt_kind *k = kind_of(a);
+	const struct biogpt_kind *k = biogpt_kind_of(a);
 	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 	struct oom_val m, ids, pos;
@@ -124,7 +121,7 @@ static struct oom_val biogpt_prepare(struct oom_frame *f, const struct oom_arch 
 	if (!k->table && !t->plan->padding_mask)
 		oom_name(f, oom_new(t, "attention mask", t->m_bs, D(1), OOM_F32));
 	m = k->written_out ? oom_make_eager_mask(t, dt) :
-			     oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
+			     oom_causal_mask(t, 0, dt);
 	l->mask = oom_name_shared(f, m);
 	/* BioGPT's layers get them too; a local of both models until they return */
 	ids = oom_position_ids(t);

@@ -193,7 +193,7 @@ static struct oom_val make_mask(struct oom_tape *t, enum oom_dtype dt)
 	if (t->plan->attn == OOM_ATTN_FLASH)
 		return oom_none();
 	if (t->plan->attn == OOM_ATTN_EAGER || t->plan->padding_mask)
-		return oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s);
+		return oom_causal_mask(t, 0, dt);
 	t->grad = false;
 	b = oom_new(t, "mask", oom_mono_mul(t, t->m_s, t->m_s), D(1), OOM_U8);
 	b.mono = t->m_bss;

@@ -1,8 +1,6 @@
 /* Gemma 3n's text decoder: a second embedding feeds every layer, layers predict and correct four
  * streams (AltUp) beside a low-rank residual (Laurel), and the last ones take their keys and values
  * from an earlier one. Reference: transformers 5.12, models/gemma3n/modeling_gemma3n.py. */
-#include <string.h>
-
 #include "config/keys.h"
 #include "gemma3n.h"
 
@@ -54,19 +52,14 @@ static void parse_widths(struct oom_arch *a)
 
 static void parse_layers(struct oom_arch *a)
 {
-	struct oom_reader *r = &a->rd;
-	const struct oom_key *sparsity = oom_read_key(r, "activation_sparsity_pattern");
+	const bool listed = oom_read_listed(a, "activation_sparsity_pattern");
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		const bool slides = type ? !strcmp(type, "sliding_attention") : (i + 1) % 5 != 0;
+		const double sparse = oom_read_item_real(&a->rd, "activation_sparsity_pattern", (uint32_t)i, 0);
 
-		if (slides)
+		if (oom_read_says(a, "layer_types", i, "sliding_attention", (i + 1) % 5))
 			a->kind[i] |= GEMMA3N_SLIDES;
-		if (sparsity && sparsity->type == OOM_KEY_LIST ?
-			    oom_read_item_real(r, "activation_sparsity_pattern", (uint32_t)i, 0) >
-				    0 :
-			    a->n_layers > 10 && i < 10)
+		if (listed ? sparse > 0 : a->n_layers > 10 && i < 10)
 			a->kind[i] |= GEMMA3N_SPARSE;
 	}
 }
@@ -102,16 +95,6 @@ struct gemma3n_layer {
 	uint32_t first_shared, store[2];
 };
 
-/* apply_rotary_pos_emb: the argument lives until it returns. */
-static struct oom_val rotate(struct oom_tape *t, struct oom_val x, const struct oom_rope *r,
-			     uint64_t heads, uint64_t d)
-{
-	struct oom_frame f = {.t = t};
-
-	x = oom_arg(&f, x);
-	return oom_op_heads(t, oom_leave(&f, oom_rope_apply(t, x, r, heads, d, d)));
-}
-
 /* Keys and values of a layer, or those another one left: no weights then. */
 static void keys_values(struct oom_frame *f, const struct gemma3n_layer *l, uint32_t i, bool slides,
 			struct oom_val x, struct oom_val *k, struct oom_val *v)
@@ -128,7 +111,7 @@ static void keys_values(struct oom_frame *f, const struct gemma3n_layer *l, uint
 		return;
 	}
 	*k = oom_norm(t, a->norm, "k_norm", oom_op_linear(t, "k_proj", x, kd, bias), d);
-	*k = oom_name(f, rotate(t, *k, &l->rope[slides], heads, d));
+	*k = oom_name(f, oom_rope_heads(t, *k, &l->rope[slides], heads, d));
 	*v = oom_norm(t, OOM_NORM_RMS_PLAIN, "v_norm", oom_op_linear(t, "v_proj", x, kd, bias), d);
 	*v = oom_name(f, oom_op_heads(t, *v));
 	if (i == l->store[slides] && !t->recompute) {
@@ -144,7 +127,7 @@ static struct oom_val gemma3n_attention(struct oom_frame *layer, const struct ge
 					uint32_t i, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const bool slides = i < OOM_MAX_LAYERS && a->kind[i] & GEMMA3N_SLIDES;
+	const bool slides = oom_layer_kind(a, i) & GEMMA3N_SLIDES;
 	const uint64_t d = a->head_dim;
 	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * d, "n_heads * head_dim"};
 	struct oom_tape *t = layer->t;
@@ -157,7 +140,7 @@ static struct oom_val gemma3n_attention(struct oom_frame *layer, const struct ge
 	at.mask = l->mask[slides];
 	q = oom_op_linear(t, "q_proj", x, qd, a->qkv_bias ? OOM_BIAS : 0);
 	q = oom_norm(t, a->norm, "q_norm", q, d);
-	q = oom_name(&f, rotate(t, q, &l->rope[slides], a->n_heads, d));
+	q = oom_name(&f, oom_rope_heads(t, q, &l->rope[slides], a->n_heads, d));
 	keys_values(&f, l, i, slides, x, &k, &v);
 	q = oom_attention_core(t, &at, q, k, v);
 	return oom_leave(&f, oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0));
@@ -201,7 +184,7 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct gemma3n_laye
 				   struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const uint8_t kind = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	const uint8_t kind = oom_layer_kind(a, i);
 	const uint64_t w = gemma3n_of(a)->width[kind >> GEMMA3N_WIDTH_SHIFT];
 	const struct oom_dim ff = {w, "intermediate_size"}, h = {x.width, x.text};
 	struct oom_frame f = {.t = t};
@@ -321,13 +304,6 @@ static struct oom_val run(struct oom_tape *t, struct gemma3n_layer *l, struct oo
 	return x;
 }
 
-static struct oom_rope shared_rope(struct oom_frame *f, struct oom_rope r)
-{
-	r.cos = oom_name_shared(f, r.cos);
-	r.sin = oom_name_shared(f, r.sin);
-	return r;
-}
-
 static struct oom_val gemma3n_model(struct oom_tape *t, const struct oom_arch *a,
 				    struct oom_val *embed)
 {
@@ -347,13 +323,12 @@ static struct oom_val gemma3n_model(struct oom_tape *t, const struct oom_arch *a
 	first = oom_name(&f, oom_input_grads(t, oom_op_unary(t, OOM_SCALE, x)));
 	l.per_layer = oom_name_shared(&f, per_layer_inputs(t, a, first));
 	for (int i = 0; i < (a->window ? 2 : 1); i++)
-		l.mask[i] = oom_name_for(&f, oom_make_mask(t, true, i ? a->window : 0, dt, t->m_b,
-							   t->m_s, t->m_s),
+		l.mask[i] = oom_name_for(&f, oom_causal_mask(t, i ? a->window : 0, dt),
 					 oom_any_layer(t, a, GEMMA3N_SLIDES, i ? GEMMA3N_SLIDES : 0));
 	x = gemma3n_streams(&parts, a, first);
 	for (int i = 0; i < 2; i++)
 		if (oom_any_layer(t, a, GEMMA3N_SLIDES, i ? GEMMA3N_SLIDES : 0))
-			l.rope[i] = shared_rope(&f, oom_rope_tables(t, a->head_dim, dt, 2));
+			l.rope[i] = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, dt, 2));
 	find_shared(t, &l);
 	x = oom_leave(&parts, gemma3n_joined(t, a, run(t, &l, x)));
 	x = oom_norm(t, a->norm, "norm", x, 0);

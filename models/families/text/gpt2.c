@@ -14,6 +14,7 @@ struct gpt2_kind {
 	bool multi_query;       /* one head of keys and values, unless the config says otherwise */
 	bool triangle;          /* the model has the lower triangle as a buffer */
 };
+OOM_KIND(gpt2, struct gpt2_kind);
 
 #define DROPOUTS(resid, embd, attn, p) \
 	REAL(dropout, resid, p), REAL(embed_dropout, embd, p), REAL(attn_dropout, attn, p)
@@ -39,7 +40,7 @@ static const struct oom_key_row keys_of_all[] = {
 
 static void gpt2_parse(struct oom_arch *a)
 {
-	const struct gpt2_kind *kind = a->type->kind;
+	const struct gpt2_kind *kind = gpt2_kind_of(a);
 	struct oom_reader *r = &a->rd;
 
 	oom_read_rows(a, kind->keys);
@@ -54,7 +55,7 @@ static void gpt2_parse(struct oom_arch *a)
 /* The flags of c_attn, c_fc and c_proj. */
 static unsigned linear_flags(const struct oom_arch *a)
 {
-	const struct gpt2_kind *kind = a->type->kind;
+	const struct gpt2_kind *kind = gpt2_kind_of(a);
 
 	return kind->conv1d ? OOM_BIAS | OOM_CONV1D : OOM_BIAS;
 }
@@ -119,7 +120,7 @@ static struct oom_val gpt2_block(struct oom_tape *t, const void *ctx, uint32_t i
 {
 	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const struct gpt2_kind *kind = a->type->kind;
+	const struct gpt2_kind *kind = gpt2_kind_of(a);
 	struct oom_frame f = {.t = t};
 	struct oom_val h, y, weights = oom_none();
 
@@ -144,7 +145,7 @@ static struct oom_val gpt2_block(struct oom_tape *t, const void *ctx, uint32_t i
 static struct oom_val gpt2_prepare(struct oom_frame *f, const struct oom_arch *a,
 				   struct oom_decoder_layer *l, struct oom_val x)
 {
-	const struct gpt2_kind *kind = a->type->kind;
+	const struct gpt2_kind *kind = gpt2_kind_of(a);
 	struct oom_tape *t = f->t;
 	struct oom_val ids, pos;
 
@@ -157,7 +158,7 @@ static struct oom_val gpt2_prepare(struct oom_frame *f, const struct oom_arch *a
 	x = oom_op_add(t, x, pos);
 	if (!kind->separate || t->plan->padding_mask || t->plan->attn != OOM_ATTN_SDPA)
 		l->mask = oom_name_shared(f,
-					  oom_make_mask(t, true, 0, x.dt, t->m_b, t->m_s, t->m_s));
+					  oom_causal_mask(t, 0, x.dt));
 	return oom_op_dropout(t, x, a->embed_dropout);
 }
 

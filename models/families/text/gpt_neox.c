@@ -7,16 +7,9 @@
 struct gpt_neox_kind {
 	bool sequential;        /* whatever the config says; no dropout but the feed-forward's */
 	bool qk_norm;           /* unless the config says otherwise */
-	const char *embed, *norm, *head;        /* what the parts around the layers are called */
+	struct oom_decoder decoder;
 };
-static const struct gpt_neox_kind gpt_neox = {
-	.embed = "embed_in", .norm = "final_layer_norm", .head = "embed_out"};
-static const struct gpt_neox_kind persimmon = {
-	.sequential = true, .qk_norm = true, .embed = "embed_tokens", .norm = "final_layernorm"};
-static const struct oom_family_type gpt_neox_types[] = {
-	{"gpt_neox", &gpt_neox}, {"persimmon", &persimmon}, {NULL, NULL},
-};
-
+OOM_KIND(gpt_neox, struct gpt_neox_kind);
 struct gpt_neox {
 	bool parallel;
 	double dropout;                 /* of the attention's result and the embeddings */
@@ -33,7 +26,7 @@ static const struct oom_key_row gpt_neox_keys[] = {
 
 static void gpt_neox_parse(struct oom_arch *a)
 {
-	const struct gpt_neox_kind *kind = a->type->kind;
+	const struct gpt_neox_kind *kind = gpt_neox_kind_of(a);
 	struct gpt_neox *own = gpt_neox_own(a);
 	struct oom_reader *r = &a->rd;
 
@@ -66,17 +59,15 @@ static struct oom_val gpt_neox_attention(struct oom_frame *layer, const struct o
 					 struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	const struct gpt_neox_kind *kind = a->type->kind;
+	const struct gpt_neox_kind *kind = gpt_neox_kind_of(a);
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_tape *t = layer->t;
-	struct oom_attn at = oom_attn_of(t, a);
-	struct oom_rope rope = l->rope;
+	struct oom_attn at = oom_layer_attn(t, l, false);
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], qkv;
 
 	at.caller = layer;
-	at.mask = l->mask;
 	x = oom_arg(&f, x);                     /* the normed states, until the call returns */
 	qkv = oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), bias);
 	qkv = oom_name(&f, qkv);
@@ -84,7 +75,6 @@ static struct oom_val gpt_neox_attention(struct oom_frame *layer, const struct o
 		persimmon_parts(t, a, qkv, p);
 	else
 		oom_op_split(t, oom_op_heads(t, qkv), 3, parts, p);
-	at.rope = &rope;
 	at.rot_dim = oom_rot_dim(a);
 	at.rope_inline = at.rope_cat = kind->sequential;
 	oom_attn_rotate(&f, &at, &p[0], &p[1]);
@@ -98,7 +88,7 @@ static struct oom_val gpt_neox_block(struct oom_tape *t, const void *ctx, uint32
 {
 	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const struct gpt_neox_kind *kind = a->type->kind;
+	const struct gpt_neox_kind *kind = gpt_neox_kind_of(a);
 	const struct gpt_neox *own = gpt_neox_of(a);
 	struct oom_frame f = {.t = t};
 	struct oom_val y, h;
@@ -126,27 +116,25 @@ static struct oom_val gpt_neox_prepare(struct oom_frame *f, const struct oom_arc
 	const enum oom_dtype dt = x.dt;
 	struct oom_tape *t = f->t;
 
-	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s));
+	l->mask = oom_name_shared(f, oom_causal_mask(t, 0, dt));
 	x = oom_op_dropout(t, x, gpt_neox_of(a)->dropout);
 	l->rope = oom_name_tables(f, oom_rope_tables(t, oom_rot_dim(a), dt, 2));
 	return x;
 }
 
-static const struct oom_decoder gpt_neox_decoder = {
-	.position_ids = true,
-	.block = gpt_neox_block,
-	.prepare = gpt_neox_prepare,
+#define LAYERS .position_ids = true, .block = gpt_neox_block, .prepare = gpt_neox_prepare
+static const struct gpt_neox_kind gpt_neox = {
+	.decoder = {LAYERS, .embed = "embed_in", .norm = "final_layer_norm", .head = "embed_out"}};
+static const struct gpt_neox_kind persimmon = {
+	.sequential = true, .qk_norm = true,
+	.decoder = {LAYERS, .embed = "embed_tokens", .norm = "final_layernorm"}};
+static const struct oom_family_type gpt_neox_types[] = {
+	{"gpt_neox", &gpt_neox}, {"persimmon", &persimmon}, {NULL, NULL},
 };
 
 static struct oom_val gpt_neox_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct gpt_neox_kind *kind = a->type->kind;
-	struct oom_decoder d = gpt_neox_decoder;
-
-	d.embed = kind->embed;
-	d.norm = kind->norm;
-	d.head = kind->head;
-	return oom_decoder_step(t, a, &d);
+	return oom_decoder_step(t, a, &gpt_neox_kind_of(a)->decoder);
 }
 
 const struct oom_family oom_family_gpt_neox = {
@@ -158,6 +146,5 @@ const struct oom_family oom_family_gpt_neox = {
 	.lora_targets = "query_key_value",
 	.keys = gpt_neox_keys,
 	.parse = gpt_neox_parse,
-	.decoder = &gpt_neox_decoder,
 	.step = gpt_neox_step,
 };

@@ -9,6 +9,7 @@ struct gptj_kind {
 	bool picked;            /* the rows of the table are picked by an index, in fp32 */
 	bool mask_first;        /* scores are masked, then scaled */
 };
+OOM_KIND(gptj, struct gptj_kind);
 static const struct gptj_kind gptj = {.flash = true};
 static const struct gptj_kind codegen = {.fused = true, .picked = true, .mask_first = true};
 static const struct oom_family_type gptj_types[] = {
@@ -40,7 +41,7 @@ static void gptj_parse(struct oom_arch *a)
 
 static bool written_out(const struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct gptj_kind *kind = a->type->kind;
+	const struct gptj_kind *kind = gptj_kind_of(a);
 
 	return t->plan->attn != OOM_ATTN_FLASH || !kind->flash;
 }
@@ -69,7 +70,7 @@ static struct oom_val rotate(struct oom_tape *t, struct oom_val x, struct oom_va
  * way are names of f's, the attention's. */
 static struct oom_val table(struct oom_frame *f, const struct oom_arch *a, enum oom_dtype dt)
 {
-	const struct gptj_kind *kind = a->type->kind;
+	const struct gptj_kind *kind = gptj_kind_of(a);
 	const uint64_t rot = gptj_of(a)->rotary;
 	struct oom_tape *t = f->t;
 
@@ -95,7 +96,7 @@ static struct oom_val weights_of(struct oom_tape *t, const struct oom_decoder_la
 				 struct oom_val q, struct oom_val k, enum oom_dtype dt)
 {
 	const struct oom_arch *a = l->a;
-	const struct gptj_kind *kind = a->type->kind;
+	const struct gptj_kind *kind = gptj_kind_of(a);
 	struct oom_frame f = {.t = t};
 	struct oom_val w;
 
@@ -119,7 +120,7 @@ static void project(struct oom_frame *f, const struct oom_arch *a, struct oom_va
 	static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
 	static const int order[] = {0, 2, 1};
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
-	const struct gptj_kind *kind = a->type->kind;
+	const struct gptj_kind *kind = gptj_kind_of(a);
 	struct oom_tape *t = f->t;
 	struct oom_val c[3];
 

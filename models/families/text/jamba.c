@@ -35,14 +35,12 @@ static struct oom_selective mixer_of(const struct oom_arch *a)
 static void jamba_parse(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const struct oom_key *rank = oom_read_key(r, "mamba_dt_rank");
 	struct jamba *j = jamba_own(a);
 	struct oom_selective m;
 	bool experts = false;
 
 	j->inner *= a->d_model;                 /* mamba_expand */
-	j->rank = rank && rank->type == OOM_KEY_NUMBER ? oom_read_count(r, "mamba_dt_rank", 1) :
-							 (a->d_model + 15) / 16;
+	j->rank = oom_read_dt_rank(a, "mamba_dt_rank");
 	if (a->n_experts > 1 && a->top_k > a->n_experts)
 		oom_read_fail(r, "num_experts_per_tok (%llu) is more than the %llu experts",
 			      (unsigned long long)a->top_k, (unsigned long long)a->n_experts);

@@ -72,7 +72,7 @@ static const struct oom_llama_norm_names *names(const struct oom_arch *a)
 
 /* The attention's switches.  f: the layer's frame; sliding: whether it slides. */
 static struct oom_attn llama_attention_of(struct oom_frame *f, const struct llama_layer *l,
-					  bool sliding, struct oom_rope *rope)
+					  bool sliding, const struct oom_rope *rope)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_llama_kind *k = llama_kind(a);
@@ -170,7 +170,7 @@ static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t 
 	const struct llama_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const struct oom_llama_kind *k = llama_kind(a);
-	const uint8_t layer = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	const uint8_t layer = oom_layer_kind(a, i);
 	const bool sliding = layer & SLIDES, dense = layer & DENSE,
 		   local = sliding && k->local_tables;
 	struct oom_rope rope = local ? l->local : l->rope;
@@ -199,14 +199,6 @@ static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t 
 	return oom_leave(&f, x);
 }
 
-/* Tables that all layers share. */
-static struct oom_rope shared_rope(struct oom_frame *f, struct oom_rope r)
-{
-	r.cos = oom_name_shared(f, r.cos);
-	r.sin = oom_name_shared(f, r.sin);
-	return r;
-}
-
 /* Masks and rotary tables. */
 static void llama_shares(struct oom_frame *f, struct llama_layer *l, enum oom_dtype dt)
 {
@@ -218,8 +210,8 @@ static void llama_shares(struct oom_frame *f, struct llama_layer *l, enum oom_dt
 	struct oom_tape *t = f->t;
 	const struct oom_rope none = {oom_none(), oom_none()};
 
-	l->mask[0] = full ? oom_make_mask(t, true, 0, dt, t->m_b, t->m_s, t->m_s) : oom_none();
-	l->mask[1] = window ? oom_make_mask(t, true, window, dt, t->m_b, t->m_s, t->m_s) : oom_none();
+	l->mask[0] = full ? oom_causal_mask(t, 0, dt) : oom_none();
+	l->mask[1] = window ? oom_causal_mask(t, window, dt) : oom_none();
 	for (int i = 0; i < 2; i++)
 		l->mask[i] = oom_name_for(f, l->mask[i], oom_any_layer(t, a, SLIDES, i ? SLIDES : 0));
 	for (int i = 0; i < 2 && k->mask_if_padded && !t->plan->padding_mask; i++) {
@@ -229,9 +221,9 @@ static void llama_shares(struct oom_frame *f, struct llama_layer *l, enum oom_dt
 	l->rope = l->local = none;
 	if (a->rope_axes || (!k->layer_tables && (!k->local_tables || oom_any_layer(t, a, SLIDES, 0))))
 		l->rope = oom_rope_tables_of(t, a, rot, k->tables_fp32 && !a->rope_axes ? OOM_F32 : dt);
-	l->rope = shared_rope(f, l->rope);
+	l->rope = oom_name_tables(f, l->rope);
 	if (k->local_tables && a->window && oom_any_layer(t, a, SLIDES, SLIDES))
-		l->local = shared_rope(f, oom_rope_tables(t, a->head_dim, dt, 2));
+		l->local = oom_name_tables(f, oom_rope_tables(t, a->head_dim, dt, 2));
 }
 
 static struct oom_val llama_embeddings(struct oom_tape *t, const struct oom_arch *a,
@@ -244,10 +236,8 @@ static struct oom_val llama_embeddings(struct oom_tape *t, const struct oom_arch
 	t->scope = "embed_tokens";
 	*embed = oom_param(t, "weight", rows, a->d_model, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, *embed, ids, rows, D(a->d_model));
-	if (k->scaled_embed) {
-		oom_buffer(t, 1, x.dt == OOM_F32 && !oom_plan_four_bit(t->plan) ? OOM_F32 : OOM_DT_BF16);
-		x = oom_op_unary(t, OOM_SCALE, x);
-	}
+	if (k->scaled_embed)
+		x = oom_scaled_embedding(t, x);
 	x = oom_input_grads(t, x);
 	return k->multipliers ? oom_op_unary(t, OOM_SCALE, x) : x;
 }

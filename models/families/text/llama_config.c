@@ -77,12 +77,9 @@ static void mark_sliding(struct oom_arch *a, const struct oom_llama_kind *k)
 	bool any = false;
 
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *type = oom_read_item(r, "layer_types", (uint32_t)i);
-		const bool yes = type ? !strcmp(type, "sliding_attention") :
-					slides(a, k, set ? set : 6, i);
-
-		any |= yes;
-		a->kind[i] = yes;
+		a->kind[i] = oom_read_says(a, "layer_types", i, "sliding_attention",
+					   slides(a, k, set ? set : 6, i));
+		any |= a->kind[i];
 	}
 	if (k->slide == OOM_SLIDE_LISTED && !any)
 		a->window = 0;
@@ -94,7 +91,6 @@ static void mark_dense(struct oom_arch *a, const struct oom_llama_experts *e)
 {
 	struct oom_reader *r = &a->rd;
 	const uint64_t sparse = oom_read_count_or(r, "decoder_sparse_step", 1);
-	const struct oom_key *only = oom_read_key(r, "mlp_only_layers");
 	uint64_t start = 0, every = 1;
 	double end = -1;
 
@@ -106,12 +102,11 @@ static void mark_dense(struct oom_arch *a, const struct oom_llama_experts *e)
 	if (e->dense_first)
 		start = oom_read_count_or(r, e->dense_first, 0);
 	for (uint64_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *mlp = oom_read_item(r, "mlp_layer_types", (uint32_t)i);
-		bool dense = mlp ? !strcmp(mlp, "dense") : sparse > 1 && (i + 1) % sparse;
+		const bool dense = oom_read_says(a, "mlp_layer_types", i, "dense",
+						 sparse > 1 && (i + 1) % sparse) ||
+				   oom_read_lists(a, "mlp_only_layers", i) || i < start ||
+				   (every && (i + 1) % every) || (end >= 0 && (double)i > end);
 
-		dense |= i < start || (every && (i + 1) % every) || (end >= 0 && (double)i > end);
-		for (uint32_t j = 0; only && only->type == OOM_KEY_LIST && j < only->n_items; j++)
-			dense |= oom_read_item_real(r, "mlp_only_layers", j, -1) == (double)i;
 		a->kind[i] = (uint8_t)(a->kind[i] | dense << 1);
 	}
 }
@@ -155,15 +150,10 @@ static void parse_dropouts(struct oom_arch *a, const struct oom_llama_kind *k)
 static void parse_attention(struct oom_arch *a, const struct oom_llama_kind *k)
 {
 	struct oom_reader *r = &a->rd;
-	const struct oom_key *window = oom_read_key(r, "sliding_window");
 
-	a->rotary_share = k->rotary > 0 ? k->rotary : 1;
-	a->rotary_share = oom_read_real(r, "partial_rotary_factor", a->rotary_share);
-	a->rotary_share = oom_read_real(r, "rope_parameters.partial_rotary_factor",
-					a->rotary_share);
-	if (window && window->type == OOM_KEY_NUMBER && window->number >= 1 &&
-	    window->number < 1e9 && oom_read_bool(r, "use_sliding_window", !k->window_off))
-		a->window = (uint64_t)window->number;
+	a->rotary_share = oom_read_rotary(a, k->rotary > 0 ? k->rotary : 1);
+	if (oom_read_sliding(a) && oom_read_bool(r, "use_sliding_window", !k->window_off))
+		a->window = oom_read_sliding(a);
 	if (k->head_norms)
 		llama_own(a)->head_norms = oom_read_bool(r, "qk_layernorm", false);
 	if (k->qk_by_key)

@@ -2,6 +2,7 @@
  * (selective.c).  transformers takes an associative scan where the step is traced (torch.compile)
  * and a loop over the tokens elsewhere; the scan keeps more.  The knob `scan` says which.
  * Reference: transformers 5.12, models/{mamba,falcon_mamba}/modeling_*.py, slow_forward. */
+#include "blocks/decoder.h"
 #include "blocks/mixers.h"
 #include "config/keys.h"
 
@@ -9,6 +10,7 @@
 struct mamba_kind {
 	bool normed;                    /* time steps, B and C by norms without weights */
 };
+OOM_KIND(mamba, struct mamba_kind);
 static const struct mamba_kind plain = {.normed = false}, falcon = {.normed = true};
 
 static const struct oom_family_type mamba_types[] = {
@@ -30,20 +32,13 @@ static const struct oom_key_row mamba_keys[] = {
 	FLAG_OWN(struct mamba, associative, "use_associative_scan", true),
 	ACT(act, "hidden_act", "silu"), FLAG(tie, "tie_word_embeddings", true), OOM_KEYS_END};
 
-static bool mamba_normed(const struct oom_arch *a)
-{
-	const struct mamba_kind *kind = a->type->kind;
-
-	return kind->normed;
-}
-
 static struct oom_selective mamba_mixer(const struct oom_arch *a)
 {
 	const struct mamba *own = mamba_of(a);
 
 	return (struct oom_selective){.inner = own->inner, .d_state = own->state, .rank = own->rank,
 				      .kernel = own->kernel, .heads = 1, .bias = own->bias,
-				      .conv_bias = own->conv_bias, .normed = mamba_normed(a),
+				      .conv_bias = own->conv_bias, .normed = mamba_kind_of(a)->normed,
 				      .norm = OOM_NORM_RMS_PLAIN, .act = a->act};
 }
 
@@ -51,7 +46,6 @@ static void mamba_parse(struct oom_arch *a)
 {
 	struct mamba *own = mamba_own(a);
 	struct oom_reader *r = &a->rd;
-	const struct oom_key *rank = oom_read_key(r, "time_step_rank");
 	struct oom_selective m;
 
 	/* MambaConfig computes intermediate_size = int(expand * hidden_size) and ceil(hidden_size /
@@ -59,9 +53,7 @@ static void mamba_parse(struct oom_arch *a)
 	own->inner = (uint64_t)(oom_read_real(r, "expand", 2) * (double)a->d_model);
 	if (oom_read_explicit(r, "intermediate_size"))
 		own->inner = oom_read_count(r, "intermediate_size", 1);
-	own->rank = (a->d_model + 15) / 16;
-	if (rank && rank->type == OOM_KEY_NUMBER)
-		own->rank = oom_read_count(r, "time_step_rank", 1);
+	own->rank = oom_read_dt_rank(a, "time_step_rank");
 	if (r->status)
 		return;
 	m = mamba_mixer(a);
@@ -70,26 +62,21 @@ static void mamba_parse(struct oom_arch *a)
 	oom_warn_kernels(a, "the mamba_ssm and causal_conv1d kernels (--scan: traced or eager)", "them");
 }
 
-struct mamba_layer {
-	const struct oom_arch *a;
-	enum oom_dtype dt;              /* of the weights */
-};
-
 static struct oom_val mamba_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct mamba_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const struct mamba *own = mamba_of(a);
 	struct oom_selective m = mamba_mixer(a);
 	struct oom_frame f = {.t = t};
-	struct oom_val y = oom_norm(t, a->norm, "norm", oom_op_cast(t, x, l->dt), 0);
+	struct oom_val y = oom_norm(t, a->norm, "norm", oom_op_cast(t, x, l->table), 0);
 
 	(void)i;
 	m.associative = own->associative && t->plan->scan == OOM_SCAN_ASSOCIATIVE;
 	/* b_c_rms and dt_rms, the weights of norms without any */
 	if (m.normed) {
-		oom_buffer(t, own->state, l->dt);
-		oom_buffer(t, own->inner, l->dt);
+		oom_buffer(t, own->state, l->table);
+		oom_buffer(t, own->inner, l->table);
 	}
 	if (own->fp32_residual)
 		x = oom_name(&f, oom_op_cast(t, x, OOM_F32));
@@ -122,29 +109,12 @@ static struct oom_val mamba_tail(struct oom_tape *t, const struct oom_arch *a, s
 	return oom_leave(&f, loss);
 }
 
-/* MambaModel.forward */
-static struct oom_val mamba_model(struct oom_tape *t, const struct oom_arch *a,
-				  struct oom_val *embed)
-{
-	struct oom_val x, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct mamba_layer l = {.a = a};
-	struct oom_frame f = {.t = t};
-
-	t->scope = "embeddings";
-	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	l.dt = embed->dt;
-	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
-	x = oom_name(&f, oom_input_grads(t, x));        /* inputs_embeds */
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, mamba_block, &l, x);
-	return oom_leave(&f, oom_norm(t, a->norm, "norm_f", x, 0));
-}
-
 static struct oom_val mamba_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	struct oom_val embed, x;
 
 	oom_mamba_adapters(t);
-	x = mamba_model(t, a, &embed);
+	x = oom_decoder_model(t, a, a->family->decoder, &embed);
 	return mamba_tail(t, a, oom_op_cast(t, x, embed.dt), embed);
 }
 
@@ -157,5 +127,7 @@ const struct oom_family oom_family_mamba = {
 	.lora_targets = "in_proj+x_proj+embeddings+out_proj",
 	.keys = mamba_keys,
 	.parse = mamba_parse,
+	.decoder = OOM_DECODER(.embed = "embeddings", .norm = "norm_f", .bare = true,
+			       .block = mamba_block),
 	.step = mamba_step,
 };

@@ -3,24 +3,14 @@
  * models/{mamba2,bamba,falcon_h1,granitemoehybrid,nemotron_h}/modeling_*.py. */
 #include "mamba2.h"
 
-struct mamba2_layer {
-	const struct oom_arch *a;
-	struct oom_rope rope;
-	struct oom_val mask;
-	enum oom_dtype dt;              /* of the weights */
-};
-
-static struct oom_val mamba2_attention(struct oom_tape *t, const struct mamba2_layer *l,
+static struct oom_val mamba2_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
 				       struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
-	struct oom_rope rope = l->rope;
-	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_attn at = oom_layer_attn(t, l, false);
 
-	at.rope = mamba2_of(a)->rope ? &rope : NULL;
 	at.rot_dim = oom_rot_dim(a);
 	at.rope_cat = mamba2_kind(a)->joins_rope;
-	at.mask = l->mask;
 	at.k_scaled = mamba2_kind(a)->both;
 	return oom_attention(t, &at, x);
 }
@@ -48,8 +38,7 @@ static struct oom_val falcon_mlp(struct oom_tape *t, const struct oom_arch *a, u
 static struct oom_val granite_experts(struct oom_tape *t, const struct oom_arch *a, uint8_t layer,
 				      struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act};
+	const struct oom_moe m = OOM_MOE(a, .d_shared = a->d_shared);
 
 	(void)layer;
 	return oom_moe_parallel_experts(t, &m, x);
@@ -58,11 +47,10 @@ static struct oom_val granite_experts(struct oom_tape *t, const struct oom_arch 
 static struct oom_val nemotron_feed_forward(struct oom_tape *t, const struct oom_arch *a,
 					    uint8_t layer, struct oom_val x)
 {
-	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
-				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
-				  .norm_topk = mamba2_of(a)->norm_topk, .router_fp32 = true,
-				  .sigmoid = true, .scale_weights = true, .ungated = true,
-				  .latent = mamba2_of(a)->latent, .latent_bias = a->mlp_bias};
+	const struct oom_moe m = OOM_MOE(a, .d_shared = a->d_shared, .ungated = true,
+					 .norm_topk = mamba2_of(a)->norm_topk, .router_fp32 = true,
+					 .sigmoid = true, .scale_weights = true,
+					 .latent = mamba2_of(a)->latent, .latent_bias = a->mlp_bias);
 
 	if (layer == MAMBA2_MOE)
 		return oom_moe_mlp(t, &m, x);
@@ -82,11 +70,11 @@ static struct oom_val bamba_mlp(struct oom_tape *t, const struct oom_arch *a, ui
 static struct oom_val single_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				   struct oom_val x)
 {
-	const struct mamba2_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const struct oom_ssd m = mamba2_ssd(a);
-	const uint8_t layer = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
-	struct oom_val h = oom_norm(t, a->norm, "norm", oom_op_cast(t, x, l->dt), 0);
+	const uint8_t layer = oom_layer_kind(a, i);
+	struct oom_val h = oom_norm(t, a->norm, "norm", oom_op_cast(t, x, l->table), 0);
 
 	if (mamba2_of(a)->fp32_residual)
 		x = oom_op_cast(t, x, OOM_F32);
@@ -97,7 +85,7 @@ static struct oom_val single_block(struct oom_tape *t, const void *ctx, uint32_t
 }
 
 /* Falcon-H1: Mamba 2 and attention side by side, names of the layer. */
-static struct oom_val both_mixers(struct oom_frame *layer, const struct mamba2_layer *l,
+static struct oom_val both_mixers(struct oom_frame *layer, const struct oom_decoder_layer *l,
 				  struct oom_val h)
 {
 	const struct oom_ssd m = mamba2_ssd(l->a);
@@ -114,10 +102,10 @@ static struct oom_val both_mixers(struct oom_frame *layer, const struct mamba2_l
 
 static struct oom_val mixed_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct mamba2_layer *l = ctx;
+	const struct oom_decoder_layer *l = ctx;
 	const struct oom_arch *a = l->a;
 	const struct mamba2_kind *kind = mamba2_kind(a);
-	const uint8_t layer = i < OOM_MAX_LAYERS ? a->kind[i] : 0;
+	const uint8_t layer = oom_layer_kind(a, i);
 	const struct oom_ssd m = mamba2_ssd(a);
 	struct oom_frame f = {.t = t};
 	struct oom_val h = oom_norm(t, a->norm, "input_layernorm", x, 0);
@@ -134,46 +122,33 @@ static struct oom_val mixed_block(struct oom_tape *t, const void *ctx, uint32_t 
 	return oom_leave(&f, oom_op_add(t, x, h));
 }
 
-static struct oom_val mamba2_model(struct oom_tape *t, const struct oom_arch *a,
-				   struct oom_val *embed)
+static struct oom_val mamba2_prepare(struct oom_frame *f, const struct oom_arch *a,
+				     struct oom_decoder_layer *l, struct oom_val x)
 {
-	const struct mamba2_kind *kind = mamba2_kind(a);
-	struct mamba2_layer l = {.a = a, .rope = {oom_none(), oom_none()}, .mask = oom_none()};
-	struct oom_frame f = {.t = t};
-	struct oom_val x, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_tape *t = f->t;
 
-	t->scope = kind->embed;
-	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	l.dt = embed->dt;
-	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
-	x = oom_input_grads(t, x);
-	if (kind->multipliers)
-		x = oom_op_unary(t, OOM_SCALE, x);
-	x = oom_name(&f, x);                    /* inputs_embeds, a local of the model */
-	if (kind->attention) {
-		oom_name_shared(&f, oom_position_ids(t));
-		l.mask = oom_name_shared(&f,
-					 oom_make_mask(t, true, 0, x.dt, t->m_b, t->m_s, t->m_s));
+	if (mamba2_kind(a)->attention) {
+		oom_name_shared(f, oom_position_ids(t));
+		l->mask = oom_name_shared(f, oom_causal_mask(t, 0, x.dt));
 	}
-	if (mamba2_of(a)->rope) {
-		l.rope = oom_name_tables(&f, oom_rope_tables(t, oom_rot_dim(a), x.dt, 2));
-	}
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind,
-		       kind->single ? single_block : mixed_block, &l, x);
-	x = oom_norm(t, a->norm, kind->last_norm, x, 0);
-	oom_forget_shared(&f);
-	return oom_leave(&f, x);
+	if (mamba2_of(a)->rope)
+		l->rope = oom_name_tables(f, oom_rope_tables(t, oom_rot_dim(a), x.dt, 2));
+	return x;
 }
 
 static struct oom_val mamba2_step(struct oom_tape *t, const struct oom_arch *a)
 {
 	const struct mamba2_kind *kind = mamba2_kind(a);
+	const struct oom_decoder d = {.embed = kind->embed, .norm = kind->last_norm, .kinds = true,
+				      .multiplied = kind->multipliers,
+				      .block = kind->single ? single_block : mixed_block,
+				      .prepare = mamba2_prepare};
 	struct oom_frame f = {.t = t};
 	struct oom_val embed, x;
 
 	if (kind->peft_refuses)
 		oom_mamba_adapters(t);
-	x = mamba2_model(t, a, &embed);
+	x = oom_decoder_model(t, a, &d, &embed);
 	if (kind->cast_hidden)
 		x = oom_op_cast(t, x, embed.dt);
 	if (!kind->float_logits || t->task != OOM_TASK_CAUSAL_LM || oom_fuses_head(t))

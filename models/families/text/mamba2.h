@@ -2,6 +2,7 @@
 #ifndef OOM_MAMBA2_H
 #define OOM_MAMBA2_H
 
+#include "blocks/decoder.h"
 #include "blocks/mixers.h"
 #include "config/keys.h"
 

@@ -65,18 +65,15 @@ static uint8_t layer_of(struct oom_arch *a, const struct mamba2_kind *kind, bool
 	static const char letters[] = "M*E-";
 	static const uint8_t nemotron_default[] = {MAMBA2_MIXER, MAMBA2_MOE, MAMBA2_ATTENTION,
 						   MAMBA2_MLP};
-	struct oom_reader *r = &a->rd;
-	const struct oom_key *some = kind->indices ? oom_read_key(r, "attn_layer_indices") : NULL;
-	const char *word = listed ? oom_read_item(r, kind->layer_list, i) : NULL;
+	const char *word = listed ? oom_read_item(&a->rd, kind->layer_list, i) : NULL;
 	uint8_t layer = kind->pattern ? nemotron_default[i % 4] : MAMBA2_MIXER;
 
 	for (uint8_t w = 0; w < 4; w++)
 		if ((word && !strcmp(word, words[w])) ||
 		    (!listed && pattern && pattern[i] == letters[w]))
 			layer = w;
-	for (uint32_t j = 0; some && some->type == OOM_KEY_LIST && j < some->n_items; j++)
-		if (oom_read_item_real(r, "attn_layer_indices", j, -1) == (double)i)
-			layer = MAMBA2_ATTENTION;
+	if (kind->indices && oom_read_lists(a, "attn_layer_indices", i))
+		layer = MAMBA2_ATTENTION;
 	return layer;
 }
 

@@ -82,7 +82,7 @@ static struct oom_val opt_prepare(struct oom_frame *f, const struct oom_arch *a,
 	pos = oom_new(t, "position ids + 2", t->m_bs, D(1), OOM_I64);
 	pos = oom_name(f, oom_op_embedding(t, "embed_positions", pos, a->max_positions + 2,
 					   D(a->d_model), 0));
-	l->mask = oom_name_shared(f, oom_make_mask(t, true, 0, x.dt, t->m_b, t->m_s, t->m_s));
+	l->mask = oom_name_shared(f, oom_causal_mask(t, 0, x.dt));
 	if (a->d_embed != a->d_model)
 		x = oom_rename(f, x, oom_op_linear(t, "project_in", x, D(a->d_model), 0));      /* inputs_embeds */
 	return oom_op_add(t, x, pos);

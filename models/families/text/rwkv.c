@@ -167,15 +167,6 @@ static struct oom_val rwkv_block(struct oom_tape *t, const void *ctx, uint32_t i
 	return oom_leave(&f, oom_op_add(t, x, y));
 }
 
-static struct oom_val rwkv_prepare(struct oom_frame *f, const struct oom_arch *a,
-				   struct oom_decoder_layer *l, struct oom_val x)
-{
-	(void)f;
-	(void)a;
-	(void)l;
-	return x;                               /* neither mask nor positions */
-}
-
 const struct oom_family oom_family_rwkv = {
 	.name = "rwkv",
 	.summary = "token shifts and a recurrence over the tokens instead of attention",
@@ -186,5 +177,5 @@ const struct oom_family oom_family_rwkv = {
 	.keys = rwkv_keys,
 	.parse = rwkv_parse,
 	.decoder = OOM_DECODER(.embed = "embeddings", .norm = "ln_out", .head = "head",
-			       .kinds = true, .block = rwkv_block, .prepare = rwkv_prepare),
+			       .kinds = true, .block = rwkv_block, .bare = true),
 };

@@ -183,16 +183,6 @@ static struct oom_val xlstm_block(struct oom_tape *t, const void *ctx, uint32_t 
 			 oom_op_add(t, x, feed_forward(t, a, xlstm_norm(t, a, "norm_ffn", x))));
 }
 
-/* neither mask nor positions */
-static struct oom_val xlstm_prepare(struct oom_frame *f, const struct oom_arch *a,
-				    struct oom_decoder_layer *l, struct oom_val x)
-{
-	(void)f;
-	(void)a;
-	(void)l;
-	return x;
-}
-
 const struct oom_family oom_family_xlstm = {
 	.name = "xlstm",
 	.summary = "matrix memories with exponential gates, run in chunks",
@@ -202,6 +192,5 @@ const struct oom_family oom_family_xlstm = {
 	.lora_targets = "q+v",
 	.keys = xlstm_keys,
 	.parse = xlstm_parse,
-	.decoder = OOM_DECODER(.embed = "embeddings", .norm = "out_norm", .block = xlstm_block,
-			       .prepare = xlstm_prepare),
+	.decoder = OOM_DECODER(.embed = "embeddings", .norm = "out_norm", .block = xlstm_block, .bare = true),
 };

@@ -1,7 +1,5 @@
 /* Zamba: Mamba layers (Zamba 2: Mamba 2), every few of them after a transformer block whose weights
  * all such layers share. Reference: transformers 5.12, models/{zamba,zamba2}/modeling_*.py. */
-#include <string.h>
-
 #include "blocks/mixers.h"
 #include "config/keys.h"
 #include "families/towers/weights.h"
@@ -29,11 +27,7 @@ struct zamba_kind {
 	bool adapts;
 	bool listed;                    /* no attn_layer_period: only layers_block_type says which are hybrid */
 };
-
-static const struct zamba_kind *kind_of(const struct oom_arch *a)
-{
-	return a->type->kind;
-}
+OOM_KIND(zamba, struct zamba_kind);
 
 static const struct oom_key_row zamba_keys[] = {
 	MUST(vocab, "vocab_size"), MUST(d_model, "hidden_size"),
@@ -71,12 +65,9 @@ static struct oom_selective selective_of(const struct oom_arch *a)
 
 static bool selective_fits(struct oom_arch *a)
 {
-	const struct oom_key *rank = oom_read_key(&a->rd, "mamba_dt_rank");
 	struct oom_selective m;
 
-	zamba_own(a)->rank = rank && rank->type == OOM_KEY_NUMBER ?
-				     oom_read_count(&a->rd, "mamba_dt_rank", 1) :
-				     (a->d_model + 15) / 16;
+	zamba_own(a)->rank = oom_read_dt_rank(a, "mamba_dt_rank");
 	m = selective_of(a);
 	return oom_selective_check(&a->rd, &m);
 }
@@ -125,21 +116,18 @@ static const struct oom_family_type zamba_types[] = {
 static void parse_layers(struct oom_arch *a)
 {
 	struct oom_reader *r = &a->rd;
-	const struct oom_key *list = oom_read_key(r, "layers_block_type");
-	const bool by_list = kind_of(a)->listed, listed = list && list->type == OOM_KEY_LIST;
+	const bool by_list = zamba_kind_of(a)->listed;
 	const uint64_t period = by_list ? 1 : oom_read_count(r, "attn_layer_period", 1);
 	const uint64_t offset = by_list ? 0 : oom_read_count(r, "attn_layer_offset", 0);
 	struct zamba *z = zamba_own(a);
 	uint64_t hybrids = 0;
 
 	for (uint32_t i = 0; i < a->n_layers && i < OOM_MAX_LAYERS; i++) {
-		const char *word = listed ? oom_read_item(r, "layers_block_type", i) : NULL;
 		/* Zamba 2's default: one after every five, seven times, then two more by hand */
-		bool hybrid = by_list ? (i % 6 == 0 && i && i <= 42) || i == 47 || i == 51 :
-					i == 2 || (i > 2 && (i - 3) % period == offset);
+		const bool usual = by_list ? (i % 6 == 0 && i && i <= 42) || i == 47 || i == 51 :
+					     i == 2 || (i > 2 && (i - 3) % period == offset),
+			   hybrid = oom_read_says(a, "layers_block_type", i, "hybrid", usual);
 
-		if (word)
-			hybrid = !strcmp(word, "hybrid");
 		a->kind[i] = (uint8_t)(hybrid ? HYBRID + hybrids++ % z->blocks : MAMBA);
 	}
 	z->adapters = hybrids / z->blocks;
@@ -150,7 +138,7 @@ static void parse_layers(struct oom_arch *a)
 static void zamba_parse(struct oom_arch *a)
 {
 	const double expand = oom_read_real(&a->rd, "mamba_expand", 2);
-	const struct zamba_kind *kind = kind_of(a);
+	const struct zamba_kind *kind = zamba_kind_of(a);
 	struct zamba *z = zamba_own(a);
 
 	a->d_ff = a->d_ff ? a->d_ff : 4 * a->d_model;
@@ -256,7 +244,7 @@ static struct oom_val zamba_feed_forward(struct oom_tape *t, const struct oom_ar
 	struct oom_frame f = {.t = t};
 	struct oom_val y, p[2];
 
-	if (!kind_of(a)->adapts)
+	if (!zamba_kind_of(a)->adapts)
 		return oom_gated_mlp(t, x, a->act, ff[0], false);
 	x = oom_arg(&f, x);
 	y = oom_op_linear(t, "gate_up_proj", x, both, bias);
@@ -303,7 +291,7 @@ static struct oom_val zamba_block(struct oom_tape *t, const void *ctx, uint32_t 
 {
 	const struct zamba_layer *l = ctx;
 	const struct oom_arch *a = l->a;
-	const uint8_t layer = i < OOM_MAX_LAYERS ? a->kind[i] : MAMBA;
+	const uint8_t layer = oom_layer_kind(a, i);
 	struct oom_frame f = {.t = t};
 	struct oom_val h, y = x;
 
@@ -314,12 +302,12 @@ static struct oom_val zamba_block(struct oom_tape *t, const void *ctx, uint32_t 
 		to_shared(t, &c);
 		h = shared_block(t, l, x, &c);
 		to_own(t, &c);
-		if (!a->tie && kind_of(a)->adapts)
+		if (!a->tie && zamba_kind_of(a)->adapts)
 			idle_adapters(t, a);
 		h = oom_name(&f, oom_op_linear(t, "linear", h, D(a->d_model), 0));
 		y = oom_op_add(t, x, h);
 	}
-	y = kind_of(a)->mixer(t, a, oom_norm(t, a->norm, "input_layernorm", y, 0));
+	y = zamba_kind_of(a)->mixer(t, a, oom_norm(t, a->norm, "input_layernorm", y, 0));
 	return oom_leave(&f, oom_op_add(t, x, y));
 }
 
@@ -365,10 +353,9 @@ static struct oom_val zamba_model(struct oom_tape *t, const struct oom_arch *a,
 	l.original = oom_name_shared(&f, oom_op_copy(t, "clone", x));
 	ids = oom_name_shared(&f, oom_position_ids(t));
 	oom_name(&f, ids);
-	l.mask = oom_name_shared(&f, oom_make_mask(t, true, 0, x.dt, t->m_b, t->m_s, t->m_s));
-	if (zamba_of(a)->rope) {
+	l.mask = oom_name_shared(&f, oom_causal_mask(t, 0, x.dt));
+	if (zamba_of(a)->rope)
 		l.rope = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, x.dt, 2));
-	}
 	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), a->kind, zamba_block, &l, x);
 	x = oom_norm(t, a->norm, "final_layernorm", x, 0);
 	oom_forget_shared(&f);
