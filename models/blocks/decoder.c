@@ -76,15 +76,16 @@ struct oom_val oom_decoder_model(struct oom_tape *t, const struct oom_arch *a,
 			.rope = {oom_none(), oom_none()}, .local = {oom_none(), oom_none()}}};
 	const uint64_t width = a->d_embed ? a->d_embed : a->d_model;
 	const size_t size = d->layer_size ? d->layer_size : sizeof(l.base);
-	const uint32_t depth = (uint32_t)oom_depth(t, a->n_layers);
+	const uint64_t rows = a->vocab + d->more_rows, all = oom_depth(t, a->n_layers);
+	const uint32_t depth = (uint32_t)(!d->passed ? all : all > d->passed ? all - d->passed : 1);
 	uint8_t kinds[OOM_MAX_LAYERS];
 	struct oom_frame f = {.t = t};
 	struct oom_val x, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 
 	t->scope = d->embed;
-	*embed = oom_param(t, "weight", a->vocab, width, OOM_P_EMBEDDING);
+	*embed = oom_param(t, "weight", rows, width, OOM_P_EMBEDDING);
 	l.base.table = embed->dt;
-	x = oom_op_embedding_param(t, *embed, ids, a->vocab,
+	x = oom_op_embedding_param(t, *embed, ids, rows,
 				   a->d_embed ? D(a->d_embed) : D(a->d_model));
 	if (d->scaled_embed)
 		x = oom_op_unary(t, OOM_SCALE, x);
@@ -104,7 +105,8 @@ struct oom_val oom_decoder_model(struct oom_tape *t, const struct oom_arch *a,
 		oom_decoder_shares(&f, a, d, &l.base, (enum oom_dtype)x.dt);
 	x = oom_layers_sized(t, depth, kinds_of(t, a, d, depth, kinds),
 			     d->block ? d->block : oom_plain_layer, &l, size, x);
-	x = d->finish ? d->finish(t, a, x) : oom_norm(t, a->norm, d->norm, x, 0);
+	if (d->finish || d->norm)
+		x = d->finish ? d->finish(t, a, x) : oom_norm(t, a->norm, d->norm, x, 0);
 	oom_forget_shared(&f);
 	return oom_leave(&f, x);
 }

@@ -21,7 +21,8 @@ typedef struct oom_val (*oom_part_fn)(struct oom_frame *layer, const struct oom_
 
 struct oom_decoder {
 	const char *embed;              /* module of the token table */
-	const char *norm;               /* module of the final norm, of the kind a->norm */
+	uint64_t more_rows;             /* of that table, beside the vocabulary's */
+	const char *norm;               /* module of the final norm, of the kind a->norm; NULL: none */
 	const char *head;               /* module of the language-model head; NULL: lm_head */
 	/* the model makes position ids and hands them to every layer */
 	bool position_ids;
@@ -35,6 +36,7 @@ struct oom_decoder {
 	bool scaled_embed;              /* the table's module scales what it looks up */
 	bool gemma_embed;               /* ... by a buffer (oom_scaled_embedding) */
 	bool multiplied;                /* the model itself scales the embeddings */
+	uint64_t passed;                /* layers that this step passes by, the others being alike */
 	bool last_apart;                /* the last layer differs from the others */
 	/* sizeof the family's layer struct, at most OOM_CTX_BYTES; 0: struct oom_decoder_layer */
 	size_t layer_size;

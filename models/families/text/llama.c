@@ -2,14 +2,13 @@
  * llama_types.c says. Reference: transformers 5.12,
  * models/{llama,mistral,qwen2,qwen3,gemma,gemma2,granite,phi3,olmo2,mixtral,qwen2_moe,
  * olmoe,...}/modeling_*.py. */
+#include "blocks/decoder.h"
 #include "llama.h"
 
 enum { SLIDES = 1, DENSE = 2 };         /* of kind[]; OOM_LLAMA_CROSS besides */
 
 struct llama_layer {
-	const struct oom_arch *a;
-	struct oom_rope rope, local;    /* local: the sliding layers' own tables (Gemma 3) */
-	struct oom_val mask[2];         /* full, sliding */
+	struct oom_decoder_layer base;
 	struct oom_crossed crossed;     /* what cross-attention layers attend to */
 };
 
@@ -71,7 +70,7 @@ static const struct oom_llama_norm_names *names(const struct oom_arch *a)
 }
 
 /* The attention's switches.  f: the layer's frame; sliding: whether it slides. */
-static struct oom_attn llama_attention_of(struct oom_frame *f, const struct llama_layer *l,
+static struct oom_attn llama_attention_of(struct oom_frame *f, const struct oom_decoder_layer *l,
 					  bool sliding, const struct oom_rope *rope)
 {
 	const struct oom_arch *a = l->a;
@@ -82,7 +81,7 @@ static struct oom_attn llama_attention_of(struct oom_frame *f, const struct llam
 	at.q_norm = names(a)->q;
 	at.k_norm = names(a)->k;
 	at.rope = k->rope_sliding_only && !sliding ? NULL : rope;
-	at.mask = l->mask[sliding];
+	at.mask = sliding ? l->sliding : l->mask;
 	at.qk_norm = k->qk != OOM_QK_PLAIN || llama_of(a)->qk_norm;
 	at.qk_norm_full = k->qk == OOM_QK_WHOLE;
 	at.qk_norm_late = k->qk == OOM_QK_LATE;
@@ -168,14 +167,14 @@ static struct oom_val llama_sequential(struct oom_frame *f, const struct oom_arc
 static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct llama_layer *l = ctx;
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const struct oom_llama_kind *k = llama_kind(a);
 	const uint8_t layer = oom_layer_kind(a, i);
 	const bool sliding = layer & SLIDES, dense = layer & DENSE,
 		   local = sliding && k->local_tables;
-	struct oom_rope rope = local ? l->local : l->rope;
+	struct oom_rope rope = local ? l->base.local : l->base.rope;
 	struct oom_frame f = {.t = t};
-	struct oom_attn at = llama_attention_of(&f, l, sliding, &rope);
+	struct oom_attn at = llama_attention_of(&f, &l->base, sliding, &rope);
 
 	if (l->crossed.there && layer & OOM_LLAMA_CROSS)
 		return oom_llama_cross_layer(t, a, &l->crossed, x);
@@ -200,7 +199,7 @@ static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t 
 }
 
 /* Masks and rotary tables. */
-static void llama_shares(struct oom_frame *f, struct llama_layer *l, enum oom_dtype dt)
+static void llama_shares(struct oom_frame *f, struct oom_decoder_layer *l, enum oom_dtype dt)
 {
 	const struct oom_arch *a = l->a;
 	const struct oom_llama_kind *k = llama_kind(a);
@@ -208,78 +207,57 @@ static void llama_shares(struct oom_frame *f, struct llama_layer *l, enum oom_dt
 	const bool full = k->slide != OOM_SLIDE_ALL || !a->window || k->both_masks;
 	const uint64_t window = a->window ? a->window : k->sliding_mask;  /* 1: no sequence is shorter */
 	struct oom_tape *t = f->t;
-	const struct oom_rope none = {oom_none(), oom_none()};
 
-	l->mask[0] = full ? oom_causal_mask(t, 0, dt) : oom_none();
-	l->mask[1] = window ? oom_causal_mask(t, window, dt) : oom_none();
-	for (int i = 0; i < 2; i++)
-		l->mask[i] = oom_name_for(f, l->mask[i], oom_any_layer(t, a, SLIDES, i ? SLIDES : 0));
-	for (int i = 0; i < 2 && k->mask_if_padded && !t->plan->padding_mask; i++) {
-		oom_forget(f, l->mask[i]);
-		l->mask[i] = oom_none();
+	if (full)
+		l->mask = oom_name_for(f, oom_causal_mask(t, 0, dt), oom_any_layer(t, a, SLIDES, 0));
+	if (window)
+		l->sliding = oom_name_for(f, oom_causal_mask(t, window, dt),
+					  oom_any_layer(t, a, SLIDES, SLIDES));
+	if (k->mask_if_padded && !t->plan->padding_mask) {
+		oom_forget(f, l->mask);
+		oom_forget(f, l->sliding);
+		l->mask = l->sliding = oom_none();
 	}
-	l->rope = l->local = none;
 	if (a->rope_axes || (!k->layer_tables && (!k->local_tables || oom_any_layer(t, a, SLIDES, 0))))
-		l->rope = oom_rope_tables_of(t, a, rot, k->tables_fp32 && !a->rope_axes ? OOM_F32 : dt);
-	l->rope = oom_name_tables(f, l->rope);
+		l->rope = oom_name_tables(f, oom_rope_tables_of(t, a, rot, k->tables_fp32 && !a->rope_axes ? OOM_F32 : dt));
 	if (k->local_tables && a->window && oom_any_layer(t, a, SLIDES, SLIDES))
 		l->local = oom_name_tables(f, oom_rope_tables(t, a->head_dim, dt, 2));
 }
 
-static struct oom_val llama_embeddings(struct oom_tape *t, const struct oom_arch *a,
-				       struct oom_val *embed)
+static struct oom_val llama_prepare(struct oom_frame *f, const struct oom_arch *a,
+				    struct oom_decoder_layer *l, struct oom_val x)
 {
 	const struct oom_llama_kind *k = llama_kind(a);
-	const uint64_t rows = a->vocab + k->embed_more;
-	struct oom_val x, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
+	struct oom_tape *t = f->t;
 
-	t->scope = "embed_tokens";
-	*embed = oom_param(t, "weight", rows, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, *embed, ids, rows, D(a->d_model));
-	if (k->scaled_embed)
-		x = oom_scaled_embedding(t, x);
-	x = oom_input_grads(t, x);
-	return k->multipliers ? oom_op_unary(t, OOM_SCALE, x) : x;
-}
-
-static struct oom_val llama_model(struct oom_tape *t, const struct oom_arch *a,
-				  struct oom_val *embed)
-{
-	const uint64_t depth = oom_depth(t, a->n_layers), cross = llama_of(a)->cross;
-	const struct oom_llama_kind *k = llama_kind(a);
-	struct llama_layer l = {.a = a, .crossed = t->crossed};
-	struct oom_frame f = {.t = t};
-	struct oom_val first, ids, x;
-
-	/* inputs_embeds and position_ids, locals of the model */
-	first = oom_name(&f, llama_embeddings(t, a, embed));
-	ids = oom_name_shared(&f, oom_position_ids(t));
-	oom_name(&f, ids);
-	llama_shares(&f, &l, first.dt);
+	((struct llama_layer *)l)->crossed = t->crossed;
+	llama_shares(f, l, x.dt);
 	if (k->embed_dropout_renames)
-		x = oom_rename(&f, first, oom_op_dropout(t, first, a->embed_dropout));
+		x = oom_rename(f, x, oom_op_dropout(t, x, a->embed_dropout));
 	else
-		x = oom_op_dropout(t, first, a->embed_dropout);
+		x = oom_op_dropout(t, x, a->embed_dropout);
 	if (k->embed_norm)
 		x = oom_norm(t, a->norm, names(a)->last, x, 0);
-	if (k->unused && !l.crossed.there)
+	if (k->unused && !t->crossed.there)
 		k->unused(t, a);
-	if (l.crossed.there)
-		x = oom_layers(t, (uint32_t)depth, a->kind, llama_block, &l, x);
-	else                                    /* text passes the others by */
-		x = oom_layers(t, (uint32_t)(depth > cross ? depth - cross : 1), cross ? NULL : a->kind, llama_block, &l, x);
-	x = oom_norm(t, a->norm, names(a)->last, x, 0);
-	oom_forget_shared(&f);
-	return oom_leave(&f, x);
+	return x;
 }
 
 static struct oom_val llama_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x = llama_model(t, a, &embed);
+	const struct oom_llama_kind *k = llama_kind(a);
+	const uint64_t passed = t->crossed.there ? 0 : llama_of(a)->cross;
+	const struct oom_decoder d = {.embed = "embed_tokens", .more_rows = k->embed_more,
+				      .norm = names(a)->last, .position_ids = true,
+				      .gemma_embed = k->scaled_embed, .multiplied = k->multipliers,
+				      .kinds = !passed, .passed = passed,
+				      .layer_size = sizeof(struct llama_layer),
+				      .block = llama_block, .prepare = llama_prepare};
+	struct oom_val embed, x = oom_decoder_model(t, a, &d, &embed);
 
 	if (t->crossed.there)
 		t->crossed.over(t, t->crossed.ctx);
-	if (llama_kind(a)->shift_logits)
+	if (k->shift_logits)
 		t->shift = OOM_SHIFT_LOGITS_FP32;
 	return oom_causal_tail(t, a, x, embed);
 }

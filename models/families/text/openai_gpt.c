@@ -95,15 +95,6 @@ static struct oom_val openai_gpt_prepare(struct oom_frame *f, const struct oom_a
 	return oom_op_dropout(t, x, a->embed_dropout);
 }
 
-/* no norm after the last layer */
-static struct oom_val openai_gpt_finish(struct oom_tape *t, const struct oom_arch *a,
-					struct oom_val x)
-{
-	(void)t;
-	(void)a;
-	return x;
-}
-
 const struct oom_family oom_family_openai_gpt = {
 	.name = "openai_gpt",
 	.summary = "post-norm decoder, learned positions, eager attention",
@@ -114,6 +105,5 @@ const struct oom_family oom_family_openai_gpt = {
 	.parse = openai_gpt_parse,
 	.decoder = OOM_DECODER(.embed = "tokens_embed",
 			       .layer_size = sizeof(struct openai_gpt_layer),
-			       .block = openai_gpt_block, .prepare = openai_gpt_prepare,
-			       .finish = openai_gpt_finish),
+			       .block = openai_gpt_block, .prepare = openai_gpt_prepare),
 };
