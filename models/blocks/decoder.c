@@ -29,9 +29,10 @@ void oom_decoder_masks(struct oom_frame *f, struct oom_decoder_layer *l, uint8_t
 struct oom_val oom_plain_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
 				   uint8_t kind, struct oom_val x)
 {
-	const struct oom_attn at = oom_layer_attn(layer->t, l, false);
+	struct oom_attn at = oom_layer_attn(layer->t, l, false);
 
 	(void)kind;
+	at.caller = layer;
 	return oom_attention(layer->t, &at, x);
 }
 

@@ -1,6 +1,7 @@
 /* Reading rows of config keys; keys.h says what a row is. */
 #include "keys.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,10 +62,19 @@ void oom_check_heads(struct oom_arch *a)
 			      (unsigned long long)a->d_model, (unsigned long long)a->n_heads);
 }
 
+void oom_warn(struct oom_arch *a, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(a->warning, sizeof(a->warning), fmt, args);
+	va_end(args);
+}
+
 void oom_warn_kernels(struct oom_arch *a, const char *without, const char *with)
 {
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: counted as it runs without %s; with %s training needs far less.", a->model_type, without, with);
+	oom_warn(a, "%s: counted as it runs without %s; with %s training needs far less.", a->model_type,
+		 without, with);
 }
 
 void oom_check_experts(struct oom_arch *a)

@@ -106,6 +106,8 @@ void oom_read_rows(struct oom_arch *a, const struct oom_key_row *rows);
 
 /* Fails where the heads do not divide the width. */
 void oom_check_heads(struct oom_arch *a);
+/* What the answer says beside its numbers. */
+void oom_warn(struct oom_arch *a, const char *fmt, ...) OOM_PRINTF(2, 3);
 /* Warns that the type is counted in the form that PyTorch runs without these kernels; with: "it" or "them". */
 void oom_warn_kernels(struct oom_arch *a, const char *without, const char *with);
 /* Fails where a token would go to more experts than there are. */

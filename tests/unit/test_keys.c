@@ -246,6 +246,71 @@ static void every_nth_layer(void **state)
 	}
 }
 
+/* What is said of layers one by one, and where the config is silent. */
+static void lists_of_layers(void **state)
+{
+	struct oom_keys keys, defaults;
+	struct oom_arch a;
+
+	(void)state;
+	read_with(&a, &keys, &defaults,
+		  "{" SIZES ", \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"dense\": [0, 2], \"one\": 2}",
+		  "{}");
+	assert_true(oom_read_says(&a, "layer_types", 0, "sliding_attention", false));
+	assert_false(oom_read_says(&a, "layer_types", 1, "sliding_attention", true));
+	assert_true(oom_read_says(&a, "layer_types", 2, "sliding_attention", true));   /* past its end */
+	assert_false(oom_read_says(&a, "no_such_list", 0, "sliding_attention", false));
+	assert_true(oom_read_lists(&a, "dense", 0) && oom_read_lists(&a, "dense", 2));
+	assert_false(oom_read_lists(&a, "dense", 1) || oom_read_lists(&a, "no_such_list", 0));
+	assert_true(oom_read_listed(&a, "dense"));
+	assert_false(oom_read_listed(&a, "one") || oom_read_listed(&a, "no_such_list"));
+	assert_false(oom_read_lists(&a, "one", 2));     /* a number is no list */
+	a.kind[2] = 5;
+	assert_int_equal(oom_layer_kind(&a, 2), 5);
+	assert_int_equal(oom_layer_kind(&a, OOM_MAX_LAYERS), 0);
+	release(&keys, &defaults);
+}
+
+/* A window is a number of tokens or none; rope_parameters' word for the rotated share comes before the older key's. */
+static void windows_and_shares(void **state)
+{
+	static const struct {
+		const char *json;
+		uint64_t window;
+		double share;
+	} cases[] = {
+		{"{" SIZES "}", 0, 0.75},
+		{"{" SIZES ", \"sliding_window\": 4096, \"partial_rotary_factor\": 0.5}", 4096, 0.5},
+		{"{" SIZES ", \"sliding_window\": null, \"partial_rotary_factor\": 0.5,"
+		 "\"rope_parameters\": {\"partial_rotary_factor\": 0.25}}", 0, 0.25},
+		{"{" SIZES ", \"sliding_window\": -1}", 0, 0.75},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_keys keys, defaults;
+		struct oom_arch a;
+
+		read_with(&a, &keys, &defaults, cases[i].json, "{}");
+		assert_int_equal(oom_read_sliding(&a), cases[i].window);
+		assert_true(oom_read_rotary(&a, 0.75) == cases[i].share);
+		release(&keys, &defaults);
+	}
+}
+
+static void a_warning(void **state)
+{
+	struct oom_keys keys, defaults;
+	struct oom_arch a;
+
+	(void)state;
+	read_with(&a, &keys, &defaults, "{" SIZES "}", "{}");
+	oom_warn(&a, "%d layers are %s", 3, "approximated");
+	assert_string_equal(a.warning, "3 layers are approximated");
+	assert_int_equal(a.rd.status, OOM_OK);
+	release(&keys, &defaults);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +322,9 @@ int main(void)
 		cmocka_unit_test(a_quotient_over_nothing),
 		cmocka_unit_test(more_experts_than_there_are),
 		cmocka_unit_test(every_nth_layer),
+		cmocka_unit_test(lists_of_layers),
+		cmocka_unit_test(windows_and_shares),
+		cmocka_unit_test(a_warning),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,5 @@
 /* Aria's text model: Llama's attention, experts behind a linear router, two shared ones beside
  * them. Reference: transformers 5.12, models/aria/modeling_aria.py. */
-#include <stdio.h>
-
 #include "blocks/decoder.h"
 #include "config/keys.h"
 
@@ -17,8 +15,7 @@ static void aria_text_parse(struct oom_arch *a)
 	if (!a->n_kv_heads || !a->head_dim || a->top_k > a->n_experts)
 		oom_read_fail(&a->rd,
 			      "num_key_value_heads, head_dim and moe_topk do not describe a model");
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: the loop over experts is approximated by one product of all of them.",
+	oom_warn(a, "%s: the loop over experts is approximated by one product of all of them.",
 		 a->model_type);
 	a->approximate = true;
 }
@@ -53,16 +50,6 @@ static struct oom_val aria_text_experts(struct oom_tape *t, const struct oom_arc
 	return oom_leave(&f, oom_op_sum(t, oom_op_mul(t, y, w), x.mono, h));
 }
 
-static struct oom_val aria_text_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
-					  uint8_t kind, struct oom_val x)
-{
-	struct oom_attn at = oom_layer_attn(layer->t, l, false);
-
-	(void)kind;
-	at.caller = layer;
-	return oom_attention(layer->t, &at, x);
-}
-
 static struct oom_val aria_text_feed_forward(struct oom_frame *layer,
 					     const struct oom_decoder_layer *l, uint8_t kind,
 					     struct oom_val x)
@@ -91,6 +78,5 @@ const struct oom_family oom_family_aria_text = {
 	.keys = aria_text_keys,
 	.parse = aria_text_parse,
 	.decoder = OOM_DECODER(.embed = "embed_tokens", .norm = "norm", .rope = true,
-			       .mixer = aria_text_attention,
 			       .feed_forward = aria_text_feed_forward),
 };

@@ -70,9 +70,8 @@ static void blt_parse(struct oom_arch *a)
 			 (sizes && sizes->type == OOM_KEY_LIST && sizes->n_items ? sizes->n_items : 6);
 	if (!own->cross_k || own->cross_k > 64 || !own->patch || own->patch > 65536)
 		oom_read_fail(r, "cross_attn_k and patch_size must be from 1 to 64 and 65536");
-	snprintf(a->warning, sizeof(a->warning),
-		 "blt: the number of patches is taken as bytes / patch_size, cross-attention and "
-		 "hash embeddings are approximated.");
+	oom_warn(a, "blt: the number of patches is taken as bytes / patch_size, cross-attention "
+		 "and hash embeddings are approximated.");
 	a->approximate = true;
 }
 

@@ -1,7 +1,7 @@
 /* CTRL: pre-norm decoder with sinusoidal positions and attention written out; intermediate scores
  * live as long as the function that names them.
  * Reference: transformers 5.12, models/ctrl/modeling_ctrl.py. */
-#include "blocks/blocks.h"
+#include "blocks/decoder.h"
 #include "config/keys.h"
 
 static const struct oom_key_row ctrl_keys[] = {
@@ -17,15 +17,15 @@ static void ctrl_parse(struct oom_arch *a)
 }
 
 struct ctrl_layer {
-	const struct oom_arch *a;
-	struct oom_val mask, padding;
+	struct oom_decoder_layer base;
+	struct oom_val padding;
 };
 
 /* MultiHeadAttention.forward, and scaled_dot_product_attention within it. */
 static struct oom_val ctrl_attention(struct oom_tape *t, const struct ctrl_layer *l,
 				     struct oom_val x, struct oom_val *probs)
 {
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
 	struct oom_frame f = {.t = t}, inner = {.t = t};
 	struct oom_val q, k, v, w;
@@ -38,7 +38,7 @@ static struct oom_val ctrl_attention(struct oom_tape *t, const struct ctrl_layer
 	v = oom_rename(&f, v, oom_op_heads(t, v));
 	w = oom_name(&inner, oom_op_bmm(t, "matmul_qk", q, k, t->m_bss, heads, a->head_dim));
 	w = oom_name(&inner, oom_op_unary(t, OOM_SCALE, w));
-	oom_scratch(t, "mask * -1e4", l->mask.mono, 1, l->mask.dt);
+	oom_scratch(t, "mask * -1e4", l->base.mask.mono, 1, l->base.mask.dt);
 	if (!oom_is_none(l->padding))
 		w = oom_rename(&inner, w, oom_op_add(t, w, l->padding));
 	w = oom_name(&inner, oom_op_softmax(t, w, false));
@@ -51,49 +51,43 @@ static struct oom_val ctrl_attention(struct oom_tape *t, const struct ctrl_layer
 static struct oom_val ctrl_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
 	const struct ctrl_layer *l = ctx;
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	struct oom_frame f = {.t = t};
 	struct oom_val h, probs;
 
 	oom_name(&f, oom_weights_before(t, i, a->n_heads, t->amp ? OOM_F32 : x.dt));
-	h = oom_name(&f, oom_op_layer_norm(t, "layernorm1", x, 0, true, true));
+	h = oom_name(&f, oom_norm(t, a->norm, "layernorm1", x, 0));
 	h = oom_op_dropout(t, ctrl_attention(t, l, h, &probs), a->dropout);
 	oom_name(&f, probs);
 	x = oom_name(&f, oom_op_add(t, x, h));
-	h = oom_op_layer_norm(t, "layernorm2", x, 0, true, true);
+	h = oom_norm(t, a->norm, "layernorm2", x, 0);
 	h = oom_op_unary(t, OOM_RELU, oom_op_linear(t, "0", h, D(a->d_ff), OOM_BIAS));
 	h = oom_op_linear(t, "2", h, D(a->d_model), OOM_BIAS);
 	return oom_leave(&f, oom_op_add(t, x, oom_op_dropout(t, h, a->dropout)));
 }
 
-/* CTRLModel.forward */
-static struct oom_val ctrl_model(struct oom_tape *t, const struct oom_arch *a, struct oom_val *embed)
+static struct oom_val ctrl_prepare(struct oom_frame *f, const struct oom_arch *a,
+				   struct oom_decoder_layer *base, struct oom_val x)
 {
-	const uint16_t plane = oom_mono_mul(t, t->m_s, t->m_s);
-	struct oom_val x, pos, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
-	struct ctrl_layer l = {.a = a, .padding = oom_none()};
-	struct oom_frame f = {.t = t};
+	struct ctrl_layer *l = (struct ctrl_layer *)base;
+	struct oom_tape *t = f->t;
+	struct oom_val pos;
 
-	t->scope = "w";
-	*embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);
-	x = oom_op_embedding_param(t, *embed, ids, a->vocab, D(a->d_model));
 	oom_buffer(t, a->max_positions * a->d_model, OOM_F32);
+	l->padding = oom_none();
 	if (t->plan->padding_mask)
-		l.padding = oom_name_shared(&f, oom_new(t, "attention mask", t->m_bs, D(1), x.dt));
-	l.mask = oom_name_shared(&f, oom_new(t, "mask", plane, D(1), OOM_F32));
-	/* inputs_embeds *= sqrt(d), in place */
-	x = oom_name(&f, oom_input_grads(t, x));
-	/* the buffer is never cast */
-	pos = oom_name(&f, oom_new(t, "pos_embeds", t->m_s, D(a->d_model), OOM_F32));
+		l->padding = oom_name_shared(f, oom_new(t, "attention mask", t->m_bs, D(1), x.dt));
+	base->mask = oom_new(t, "mask", oom_mono_mul(t, t->m_s, t->m_s), D(1), OOM_F32);
+	base->mask = oom_name_shared(f, base->mask);
+	/* inputs_embeds *= sqrt(d), in place; the buffer is never cast */
+	pos = oom_name(f, oom_new(t, "pos_embeds", t->m_s, D(a->d_model), OOM_F32));
 	x = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_add(t, x, pos));
-	x = oom_op_dropout(t, x, a->embed_dropout);
-	x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, ctrl_block, &l, x);
-	return oom_leave(&f, oom_op_layer_norm(t, "layernorm", x, 0, true, true));
+	return oom_op_dropout(t, x, a->embed_dropout);
 }
 
 static struct oom_val ctrl_step(struct oom_tape *t, const struct oom_arch *a)
 {
-	struct oom_val embed, x = ctrl_model(t, a, &embed);
+	struct oom_val embed, x = oom_decoder_model(t, a, a->family->decoder, &embed);
 
 	if (t->task == OOM_TASK_SEQ_CLS)
 		return oom_seq_cls_last(t, a, x, "classifier");
@@ -105,8 +99,12 @@ const struct oom_family oom_family_ctrl = {
 	.summary = "pre-norm decoder, sinusoidal positions, attention written out",
 	.source = "transformers 5.12 models/ctrl/modeling_ctrl.py",
 	.types = OOM_TYPE("ctrl"),
+	.norm = OOM_NORM_LAYER,
 	.lora_targets = "Wq+Wv",
 	.keys = ctrl_keys,
 	.parse = ctrl_parse,
+	.decoder = OOM_DECODER(.embed = "w", .norm = "layernorm",
+			       .layer_size = sizeof(struct ctrl_layer), .block = ctrl_block,
+			       .prepare = ctrl_prepare),
 	.step = ctrl_step,
 };

@@ -2,8 +2,6 @@
  * experts behind a sigmoid router with shared experts.
  * Reference: transformers 5.12, models/{deepseek_v3,deepseek_v2,glm4_moe,glm4_moe_lite,dots1,youtu,
  * solar_open,exaone_moe,hy_v3,minimax_m2}/modeling_*.py. */
-#include <stdio.h>
-
 #include "config/keys.h"
 #include "deepseek.h"
 
@@ -152,9 +150,8 @@ static void deepseek_parse(struct oom_arch *a)
 		parse_windows(a);
 	if (k->twice) {
 		a->approximate = true;
-		snprintf(a->warning, sizeof(a->warning),
-			 "%s: the loop over experts is approximated by one product of all of them.",
-			 a->model_type);
+		oom_warn(a, "%s: the loop over experts is approximated by one product of all of "
+			 "them.", a->model_type);
 	}
 }
 

@@ -4,8 +4,6 @@
  * models/deepseek_v4/modeling_deepseek_v4.py.
  *
  * The compressed entries' masks and the indexer's choice are left out, and the warning says so. */
-#include <stdio.h>
-
 #include "blocks/decoder.h"
 #include "config/keys.h"
 
@@ -56,8 +54,7 @@ static void deepseek_v4_parse(struct oom_arch *a)
 		a->kind[i] = (uint8_t)((csa ? CSA : hca ? HCA : 0) |
 				       (oom_read_says(a, "mlp_layer_types", i, "hash_moe", i < 3) ? HASH : 0));
 	}
-	snprintf(a->warning, sizeof(a->warning),
-		 "deepseek_v4: attention over compressed entries is approximated.");
+	oom_warn(a, "deepseek_v4: attention over compressed entries is approximated.");
 	a->approximate = true;
 }
 

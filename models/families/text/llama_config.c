@@ -1,5 +1,4 @@
 /* What the configs of Llama's family say. */
-#include <stdio.h>
 #include <string.h>
 
 #include "llama.h"
@@ -47,9 +46,8 @@ static void parse_experts(struct oom_arch *a, const struct oom_llama_experts *e)
 	if (e->dense_width)
 		a->d_ff = oom_read_count_or(r, e->dense_width, a->d_ff);
 	if (a->top_k > a->n_experts)
-		snprintf(a->warning, sizeof(a->warning),
-			 "num_experts_per_tok (%llu) is more than the %llu experts: no step runs "
-			 "so.",
+		oom_warn(a, "num_experts_per_tok (%llu) is more than the %llu experts: no step "
+			 "runs so.",
 			 (unsigned long long)a->top_k, (unsigned long long)a->n_experts);
 	if (e->always_top && a->n_experts > 1)
 		a->top_k = e->always_top;
@@ -162,10 +160,8 @@ static void parse_attention(struct oom_arch *a, const struct oom_llama_kind *k)
 	    (!k->head_norms && oom_read_bool(r, "qk_layernorm", false)))
 		oom_read_fail(r, "%s with query and key norms is not modelled", a->model_type);
 	if (k->o_square && a->n_heads * a->head_dim != a->d_model)
-		snprintf(a->warning, sizeof(a->warning),
-			 "%s's output projection takes hidden_size, not "
-			 "num_attention_heads * head_dim: no step runs so.",
-			 a->model_type);
+		oom_warn(a, "%s's output projection takes hidden_size, not num_attention_heads * "
+			 "head_dim: no step runs so.", a->model_type);
 }
 
 /* Layers that only images meet: 3, 8, ... 38 where the config is silent. */
@@ -243,8 +239,7 @@ void oom_llama_parse(struct oom_arch *a)
 	    (a->d_shared || oom_read_real(r, "rms_norm_eps", 0) > 0 ||
 	     strcmp(oom_read_string(r, "expert_selection_fn", "softmax"), "softmax"))) {
 		a->approximate = true;
-		snprintf(a->warning, sizeof(a->warning),
-			 "%s: shared experts, sigmoid scores and RMS norms are approximated.",
+		oom_warn(a, "%s: shared experts, sigmoid scores and RMS norms are approximated.",
 			 a->model_type);
 	}
 }

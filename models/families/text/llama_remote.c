@@ -2,7 +2,6 @@
  * their keys and the files that were read): other names, a fused projection, biases, and layers that are
  * not all of one size (OpenELM, Nemotron-NAS). */
 #include <stdio.h>
-#include <string.h>
 
 #include "blocks/image.h"
 #include "llama.h"

@@ -1,7 +1,6 @@
 /* RecurrentGemma (Griffin): gated linear recurrences, every third layer local attention, always
  * scaled_dot_product. Reference: transformers 5.12,
  * models/recurrent_gemma/modeling_recurrent_gemma.py; De et al. 2024, arXiv:2402.19427. */
-#include <stdio.h>
 #include <string.h>
 
 #include "blocks/decoder.h"
@@ -56,9 +55,8 @@ static void recurrent_gemma_parse(struct oom_arch *a)
 
 		a->kind[i] = word && !strcmp(word, "attention") ? ATTENTION : RECURRENT;
 	}
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: parameters are exact; the caches its training step fills are approximated.",
-		 a->model_type);
+	oom_warn(a, "%s: parameters are exact; the caches its training step fills are "
+		 "approximated.", a->model_type);
 }
 
 /* sigmoid of a block-diagonal linear layer: one matrix for each head.  x is borrowed. */

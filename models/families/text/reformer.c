@@ -1,6 +1,5 @@
 /* Reformer: local and hashed attention in reversible layers.
  * Reference: transformers 5.12, models/reformer/modeling_reformer.py. */
-#include <stdio.h>
 #include <string.h>
 
 #include "blocks/encoder.h"
@@ -61,9 +60,8 @@ static void reformer_parse(struct oom_arch *a)
 					   reformer_item(r, "axial_pos_embds_dim", i));
 	reformer_read_layers(a);
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning),
-		 "reformer: parameters are exact; activations are approximated: reversible layers "
-		 "as checkpointed ones, buckets as two chunks of keys.");
+	oom_warn(a, "reformer: parameters are exact; activations are approximated: reversible "
+		 "layers as checkpointed ones, buckets as two chunks of keys.");
 }
 
 static struct oom_val reformer_attention(struct oom_tape *t, const struct oom_arch *a, bool lsh,

@@ -1,7 +1,6 @@
 /* xLSTM 7B: matrix memories with exponential gates, run in chunks.
  * Reference: transformers 5.12, models/xlstm/modeling_xlstm.py; Beck et al. 2025, arXiv:2503.13427.
  *  The chunkwise kernel is recorded as what it lays out in memory, not operation by operation. */
-#include <stdio.h>
 #include <string.h>
 
 #include "blocks/decoder.h"
@@ -48,9 +47,8 @@ static void xlstm_parse(struct oom_arch *a)
 	    own->v % own->heads || own->chunk > 1u << 16 || (own->qk * (own->v / own->heads)) >> 40)
 		oom_read_fail(r,
 			      "qk_dim_factor, v_dim_factor, num_heads or chunk_size make no model");
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: parameters are exact; activations of the chunkwise memory are approximated.",
-		 a->model_type);
+	oom_warn(a, "%s: parameters are exact; activations of the chunkwise memory are "
+		 "approximated.", a->model_type);
 }
 
 /* x * rsqrt(mean(x^2) + eps) in fp32, cast back, then weight and perhaps bias: a head's mean
