@@ -34,6 +34,7 @@ struct oom_decoder_layer {
 	struct oom_val mask, sliding;   /* sliding: of the layers that have a window, where others have none */
 	struct oom_rope rope, local;    /* local: those layers' own tables, if they have any */
 	enum oom_dtype table;           /* type of the token table, and of the weights */
+	struct oom_val bias;            /* what scores get beside the mask (ALiBi), or none */
 };
 
 /* q * cos + rotate_half(q) * sin on [b, heads, s, dim]; dim < head_dim rotates a part (rot_dim). */

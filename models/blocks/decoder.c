@@ -73,7 +73,7 @@ struct oom_val oom_decoder_model(struct oom_tape *t, const struct oom_arch *a,
 	union {
 		struct oom_decoder_layer base;
 		_Alignas(max_align_t) unsigned char room[OOM_CTX_BYTES];
-	} l = {.base = {.a = a, .d = d, .mask = oom_none(), .sliding = oom_none(),
+	} l = {.base = {.a = a, .d = d, .mask = oom_none(), .sliding = oom_none(), .bias = oom_none(),
 			.rope = {oom_none(), oom_none()}, .local = {oom_none(), oom_none()}}};
 	const uint64_t width = a->d_embed ? a->d_embed : a->d_model;
 	const size_t size = d->layer_size ? d->layer_size : sizeof(l.base);

@@ -16,16 +16,11 @@ static void ctrl_parse(struct oom_arch *a)
 	oom_check_heads(a);
 }
 
-struct ctrl_layer {
-	struct oom_decoder_layer base;
-	struct oom_val padding;
-};
-
 /* MultiHeadAttention.forward, and scaled_dot_product_attention within it. */
-static struct oom_val ctrl_attention(struct oom_tape *t, const struct ctrl_layer *l,
+static struct oom_val ctrl_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
 				     struct oom_val x, struct oom_val *probs)
 {
-	const struct oom_arch *a = l->base.a;
+	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
 	struct oom_frame f = {.t = t}, inner = {.t = t};
 	struct oom_val q, k, v, w;
@@ -38,9 +33,9 @@ static struct oom_val ctrl_attention(struct oom_tape *t, const struct ctrl_layer
 	v = oom_rename(&f, v, oom_op_heads(t, v));
 	w = oom_name(&inner, oom_op_bmm(t, "matmul_qk", q, k, t->m_bss, heads, a->head_dim));
 	w = oom_name(&inner, oom_op_unary(t, OOM_SCALE, w));
-	oom_scratch(t, "mask * -1e4", l->base.mask.mono, 1, l->base.mask.dt);
-	if (!oom_is_none(l->padding))
-		w = oom_rename(&inner, w, oom_op_add(t, w, l->padding));
+	oom_scratch(t, "mask * -1e4", l->mask.mono, 1, l->mask.dt);
+	if (!oom_is_none(l->bias))
+		w = oom_rename(&inner, w, oom_op_add(t, w, l->bias));
 	w = oom_name(&inner, oom_op_softmax(t, w, false));
 	*probs = oom_give(&inner, w);
 	w = oom_op_bmm(t, "attention", w, v, t->m_bs, h, oom_mono_now(t, t->m_s));
@@ -50,8 +45,8 @@ static struct oom_val ctrl_attention(struct oom_tape *t, const struct ctrl_layer
 
 static struct oom_val ctrl_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct ctrl_layer *l = ctx;
-	const struct oom_arch *a = l->base.a;
+	const struct oom_decoder_layer *l = ctx;
+	const struct oom_arch *a = l->a;
 	struct oom_frame f = {.t = t};
 	struct oom_val h, probs;
 
@@ -67,18 +62,16 @@ static struct oom_val ctrl_block(struct oom_tape *t, const void *ctx, uint32_t i
 }
 
 static struct oom_val ctrl_prepare(struct oom_frame *f, const struct oom_arch *a,
-				   struct oom_decoder_layer *base, struct oom_val x)
+				   struct oom_decoder_layer *l, struct oom_val x)
 {
-	struct ctrl_layer *l = (struct ctrl_layer *)base;
 	struct oom_tape *t = f->t;
 	struct oom_val pos;
 
 	oom_buffer(t, a->max_positions * a->d_model, OOM_F32);
-	l->padding = oom_none();
 	if (t->plan->padding_mask)
-		l->padding = oom_name_shared(f, oom_new(t, "attention mask", t->m_bs, D(1), x.dt));
-	base->mask = oom_new(t, "mask", oom_mono_mul(t, t->m_s, t->m_s), D(1), OOM_F32);
-	base->mask = oom_name_shared(f, base->mask);
+		l->bias = oom_name_shared(f, oom_new(t, "attention mask", t->m_bs, D(1), x.dt));
+	l->mask = oom_new(t, "mask", oom_mono_mul(t, t->m_s, t->m_s), D(1), OOM_F32);
+	l->mask = oom_name_shared(f, l->mask);
 	/* inputs_embeds *= sqrt(d), in place; the buffer is never cast */
 	pos = oom_name(f, oom_new(t, "pos_embeds", t->m_s, D(a->d_model), OOM_F32));
 	x = oom_op_unary(t, OOM_ADD_SCALAR, oom_op_add(t, x, pos));
@@ -104,7 +97,6 @@ const struct oom_family oom_family_ctrl = {
 	.keys = ctrl_keys,
 	.parse = ctrl_parse,
 	.decoder = OOM_DECODER(.embed = "w", .norm = "layernorm",
-			       .layer_size = sizeof(struct ctrl_layer), .block = ctrl_block,
-			       .prepare = ctrl_prepare),
+			       .block = ctrl_block, .prepare = ctrl_prepare),
 	.step = ctrl_step,
 };

@@ -36,11 +36,6 @@ static void falcon_parse(struct oom_arch *a)
 			      (unsigned long long)a->n_heads, (unsigned long long)a->n_kv_heads);
 }
 
-struct falcon_layer {
-	struct oom_decoder_layer base;
-	struct oom_val alibi;
-};
-
 /* fused_qkv taken apart as _split_heads does: slices are views, lists of indices copies,
  * flattened groups copies. */
 static void split_heads(struct oom_tape *t, const struct oom_arch *a, struct oom_val x,
@@ -68,10 +63,10 @@ static void split_heads(struct oom_tape *t, const struct oom_arch *a, struct oom
 
 /* softmax(q k^T / sqrt(d) [+ alibi] + mask) v, scaled in place.  The weights are a name of the
  * layer's. */
-static struct oom_val eager(struct oom_frame *layer, const struct falcon_layer *l,
+static struct oom_val eager(struct oom_frame *layer, const struct oom_decoder_layer *l,
 			    const struct oom_val p[3], enum oom_dtype dt)
 {
-	const struct oom_arch *a = l->base.a;
+	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model);
 	struct oom_tape *t = layer->t;
 	struct oom_frame f = {.t = t};
@@ -82,17 +77,17 @@ static struct oom_val eager(struct oom_frame *layer, const struct falcon_layer *
 		v = oom_op_expand(t, v, v.mono, h);
 	}
 	w = oom_op_bmm(t, "scores", p[0], k, t->m_bss, D(a->n_heads), a->head_dim);
-	if (!oom_is_none(l->alibi)) {           /* matmul_result, attention_scores and attention_logits */
+	if (!oom_is_none(l->bias)) {            /* matmul_result, attention_scores and attention_logits */
 		w = oom_name(&f, w);
 		if (w.dt != OOM_F32)
 			w = oom_name(&f, oom_op_cast(t, w, OOM_F32));
-		w = oom_op_add(t, w, l->alibi);
+		w = oom_op_add(t, w, l->bias);
 	}
 	w = oom_name(&f, w);
-	sum = oom_name(&f, oom_op_add(t, w, l->base.mask));     /* the call's argument: alive until it returns */
+	sum = oom_name(&f, oom_op_add(t, w, l->mask));  /* the call's argument: alive until it returns */
 	y = oom_op_softmax(t, oom_op_cast(t, sum, dt), false);
 	oom_forget(&f, sum);
-	if (oom_is_none(l->alibi))
+	if (oom_is_none(l->bias))
 		oom_forget(&f, w);              /* attention_scores is reassigned only now */
 	else
 		y = oom_op_dropout(t, y, a->attn_dropout);
@@ -118,10 +113,10 @@ static struct oom_val falcon_linear(struct oom_tape *t, const struct oom_arch *a
 	return x;
 }
 
-static struct oom_val falcon_attention(struct oom_frame *layer, const struct falcon_layer *l,
+static struct oom_val falcon_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
 				       struct oom_val x)
 {
-	const struct oom_arch *a = l->base.a;
+	const struct oom_arch *a = l->a;
 	const uint64_t groups = falcon_of(a)->grouped ? a->n_heads : a->n_kv_heads,
 		       kv = a->n_kv_heads * a->head_dim;
 	struct oom_tape *t = layer->t;
@@ -136,12 +131,11 @@ static struct oom_val falcon_attention(struct oom_frame *layer, const struct fal
 	y = falcon_linear(t, a, "query_key_value", x, D(a->d_model + 2 * kv));
 	split_heads(t, a, oom_name(&f, y), p);
 	if (!falcon_of(a)->alibi)
-		oom_rope_pair(t, &p[0], &p[1], &l->base.rope, a->n_heads, groups, a->head_dim,
-			      a->head_dim);
+		oom_rope_pair(t, &p[0], &p[1], &l->rope, a->n_heads, groups, a->head_dim, a->head_dim);
 	oom_name_each(&f, p, 3);                /* query_layer and its like */
 	switch ((enum oom_attention)t->plan->attn) {
 	case OOM_ATTN_SDPA:
-		y = oom_op_merge_heads(t, oom_op_sdpa(t, p[0], p[1], p[2], l->base.mask, &s));
+		y = oom_op_merge_heads(t, oom_op_sdpa(t, p[0], p[1], p[2], l->mask, &s));
 		break;
 	case OOM_ATTN_FLASH:
 		y = oom_op_merge_heads(t, oom_op_flash(t, p[0], p[1], p[2], &s));
@@ -155,8 +149,8 @@ static struct oom_val falcon_attention(struct oom_frame *layer, const struct fal
 static struct oom_val falcon_block(struct oom_tape *t, const void *ctx, uint32_t i,
 				   struct oom_val x)
 {
-	const struct falcon_layer *l = ctx;
-	const struct oom_arch *a = l->base.a;
+	const struct oom_decoder_layer *l = ctx;
+	const struct oom_arch *a = l->a;
 	const struct falcon *own = falcon_of(a);
 	const bool two = own->grouped && own->norms == 2, side = own->grouped || own->parallel;
 	struct oom_frame f = {.t = t};
@@ -202,9 +196,8 @@ static struct oom_val make_mask(struct oom_tape *t, enum oom_dtype dt)
 }
 
 static struct oom_val falcon_prepare(struct oom_frame *f, const struct oom_arch *a,
-				     struct oom_decoder_layer *base, struct oom_val x)
+				     struct oom_decoder_layer *l, struct oom_val x)
 {
-	struct falcon_layer *l = (struct falcon_layer *)base;
 	const enum oom_dtype dt = x.dt;
 	const bool alibi = falcon_of(a)->alibi;
 	struct oom_tape *t = f->t;
@@ -213,15 +206,15 @@ static struct oom_val falcon_prepare(struct oom_frame *f, const struct oom_arch 
 	if (oom_plan_quantised(t->plan) && !t->plan->quantise_derived)
 		t->warning = "Falcon's layers stay as they are: transformers 5 quantises nn.Linear itself and no class derived "
 			     "from it (--quantise-derived true, or --transformers 4.57: as before)";
-	l->alibi = alibi ? oom_new(t, "alibi", t->m_bs, D(a->n_heads), dt) : oom_none();
-	l->alibi = oom_name_shared(f, l->alibi);
-	m = base->mask = oom_name_shared(f, make_mask(t, dt));
+	if (alibi)
+		l->bias = oom_name_shared(f, oom_new(t, "alibi", t->m_bs, D(a->n_heads), dt));
+	m = l->mask = oom_name_shared(f, make_mask(t, dt));
 	if (alibi && !oom_is_none(m)) {         /* the bias is folded into a mask for every head */
-		base->mask = oom_new(t, "alibi mask", t->m_bss, D(a->n_heads), dt);
-		base->mask = oom_name_shared(f, base->mask);
+		l->mask = oom_new(t, "alibi mask", t->m_bss, D(a->n_heads), dt);
+		l->mask = oom_name_shared(f, l->mask);
 		oom_forget(f, m);
 	}
-	base->rope = oom_name_tables(f, oom_rope_tables(t, a->head_dim, dt, 2));
+	l->rope = oom_name_tables(f, oom_rope_tables(t, a->head_dim, dt, 2));
 	return x;
 }
 
@@ -241,6 +234,5 @@ const struct oom_family oom_family_falcon = {
 	.keys = falcon_keys,
 	.parse = falcon_parse,
 	.decoder = OOM_DECODER(.embed = "word_embeddings", .norm = "ln_f", .position_ids = true,
-			       .layer_size = sizeof(struct falcon_layer), .block = falcon_block,
-			       .prepare = falcon_prepare),
+			       .block = falcon_block, .prepare = falcon_prepare),
 };

@@ -86,9 +86,7 @@ struct gemma3n_kept {
 };
 
 struct gemma3n_layer {
-	const struct oom_arch *a;
-	struct oom_rope rope[2];        /* full, sliding */
-	struct oom_val mask[2];
+	struct oom_decoder_layer base;
 	struct oom_val per_layer;       /* [b, s, layers * width] */
 	struct gemma3n_kept *kept;
 	struct oom_frame *model;        /* of the forward pass that is running */
@@ -97,11 +95,11 @@ struct gemma3n_layer {
 
 /* Keys and values of a layer, or those another one left: no weights then. */
 static void keys_values(struct oom_frame *f, const struct gemma3n_layer *l, uint32_t i, bool slides,
-			struct oom_val x, struct oom_val *k, struct oom_val *v)
+			const struct oom_attn *at, struct oom_val x, struct oom_val *k, struct oom_val *v)
 {
-	const struct oom_arch *a = l->a;
-	const uint64_t heads = a->n_kv_heads, d = a->head_dim;
-	const struct oom_dim kd = {heads * d, "n_kv_heads * head_dim"};
+	const struct oom_arch *a = l->base.a;
+	const struct oom_dim kd = oom_k_width(at);
+	const uint64_t d = a->head_dim;
 	const unsigned bias = a->qkv_bias ? OOM_BIAS : 0;
 	struct oom_tape *t = f->t;
 
@@ -111,7 +109,7 @@ static void keys_values(struct oom_frame *f, const struct gemma3n_layer *l, uint
 		return;
 	}
 	*k = oom_norm(t, a->norm, "k_norm", oom_op_linear(t, "k_proj", x, kd, bias), d);
-	*k = oom_name(f, oom_rope_heads(t, *k, &l->rope[slides], heads, d));
+	*k = oom_name(f, oom_rope_heads(t, *k, at->rope, at->kv_heads, d));
 	*v = oom_norm(t, OOM_NORM_RMS_PLAIN, "v_norm", oom_op_linear(t, "v_proj", x, kd, bias), d);
 	*v = oom_name(f, oom_op_heads(t, *v));
 	if (i == l->store[slides] && !t->recompute) {
@@ -126,22 +124,21 @@ static void keys_values(struct oom_frame *f, const struct gemma3n_layer *l, uint
 static struct oom_val gemma3n_attention(struct oom_frame *layer, const struct gemma3n_layer *l,
 					uint32_t i, struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const bool slides = oom_layer_kind(a, i) & GEMMA3N_SLIDES;
 	const uint64_t d = a->head_dim;
-	const struct oom_dim h = {x.width, x.text}, qd = {a->n_heads * d, "n_heads * head_dim"};
+	const struct oom_dim h = {x.width, x.text};
 	struct oom_tape *t = layer->t;
-	struct oom_attn at = oom_attn_of(t, a);
+	struct oom_attn at = oom_layer_attn(t, &l->base, slides);
 	struct oom_frame f = {.t = t};
 	struct oom_val q, k, v;
 
 	at.d = at.dv = d;
 	at.caller = layer;
-	at.mask = l->mask[slides];
-	q = oom_op_linear(t, "q_proj", x, qd, a->qkv_bias ? OOM_BIAS : 0);
+	q = oom_op_linear(t, "q_proj", x, oom_q_width(&at), a->qkv_bias ? OOM_BIAS : 0);
 	q = oom_norm(t, a->norm, "q_norm", q, d);
-	q = oom_name(&f, oom_rope_heads(t, q, &l->rope[slides], a->n_heads, d));
-	keys_values(&f, l, i, slides, x, &k, &v);
+	q = oom_name(&f, oom_rope_heads(t, q, at.rope, a->n_heads, d));
+	keys_values(&f, l, i, slides, &at, x, &k, &v);
 	q = oom_attention_core(t, &at, q, k, v);
 	return oom_leave(&f, oom_op_linear(t, "o_proj", q, h, a->o_bias ? OOM_BIAS : 0));
 }
@@ -183,7 +180,7 @@ static struct oom_val gaussian_topk(struct oom_tape *t, struct oom_val x)
 static struct oom_val feed_forward(struct oom_tape *t, const struct gemma3n_layer *l, uint32_t i,
 				   struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const uint8_t kind = oom_layer_kind(a, i);
 	const uint64_t w = gemma3n_of(a)->width[kind >> GEMMA3N_WIDTH_SHIFT];
 	const struct oom_dim ff = {w, "intermediate_size"}, h = {x.width, x.text};
@@ -203,7 +200,7 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct gemma3n_laye
 static struct oom_val per_layer_input(struct oom_tape *t, const struct gemma3n_layer *l,
 				      struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const struct oom_dim p = {gemma3n_of(a)->per_layer, "hidden_size_per_layer_input"},
 			     h = {a->d_model, "d_model"};
 	struct oom_val in = oom_op_slice(t, l->per_layer, x.mono, p), y;
@@ -218,7 +215,7 @@ static struct oom_val gemma3n_block(struct oom_tape *t, const void *ctx, uint32_
 				    struct oom_val x)
 {
 	const struct gemma3n_layer *l = ctx;
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const struct oom_dim h = {a->d_model, "d_model"};
 	const size_t router = t->cursor;
 	struct oom_frame f = {.t = t};
@@ -272,7 +269,7 @@ static struct oom_val per_layer_inputs(struct oom_tape *t, const struct oom_arch
 
 static void find_shared(struct oom_tape *t, struct gemma3n_layer *l)
 {
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const struct gemma3n_kept none = {{oom_none(), oom_none()}, {oom_none(), oom_none()}};
 	const uint64_t n = oom_depth(t, a->n_layers), last = gemma3n_of(a)->shared_kv,
 		       shared = last < n ? last : 0;
@@ -287,7 +284,7 @@ static void find_shared(struct oom_tape *t, struct gemma3n_layer *l)
 
 static struct oom_val run(struct oom_tape *t, struct gemma3n_layer *l, struct oom_val x)
 {
-	const struct oom_arch *a = l->a;
+	const struct oom_arch *a = l->base.a;
 	const uint32_t n = (uint32_t)oom_depth(t, a->n_layers);
 	const struct gemma3n_layer *ctx;
 
@@ -310,8 +307,8 @@ static struct oom_val gemma3n_model(struct oom_tape *t, const struct oom_arch *a
 	const struct oom_rope none = {oom_none(), oom_none()};
 	/* of the model, and of the list temp_hidden_states */
 	struct oom_frame f = {.t = t}, parts = {.t = t};
-	struct gemma3n_layer l = {.a = a, .rope = {none, none}, .mask = {none.cos, none.cos},
-				  .model = &f};
+	struct gemma3n_layer l = {.base = {.a = a, .rope = none, .local = none, .mask = none.cos,
+					   .sliding = none.cos}, .model = &f};
 	struct oom_val x, first, ids = oom_input(t, "input_ids", t->m_bs, 1, OOM_I64);
 	enum oom_dtype dt;
 
@@ -322,13 +319,12 @@ static struct oom_val gemma3n_model(struct oom_tape *t, const struct oom_arch *a
 	oom_buffer(t, 1, dt);
 	first = oom_name(&f, oom_input_grads(t, oom_op_unary(t, OOM_SCALE, x)));
 	l.per_layer = oom_name_shared(&f, per_layer_inputs(t, a, first));
-	for (int i = 0; i < (a->window ? 2 : 1); i++)
-		l.mask[i] = oom_name_for(&f, oom_causal_mask(t, i ? a->window : 0, dt),
-					 oom_any_layer(t, a, GEMMA3N_SLIDES, i ? GEMMA3N_SLIDES : 0));
+	oom_decoder_masks(&f, &l.base, GEMMA3N_SLIDES, a->window, dt);
 	x = gemma3n_streams(&parts, a, first);
-	for (int i = 0; i < 2; i++)
-		if (oom_any_layer(t, a, GEMMA3N_SLIDES, i ? GEMMA3N_SLIDES : 0))
-			l.rope[i] = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, dt, 2));
+	if (oom_any_layer(t, a, GEMMA3N_SLIDES, 0))
+		l.base.rope = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, dt, 2));
+	if (oom_any_layer(t, a, GEMMA3N_SLIDES, GEMMA3N_SLIDES))
+		l.base.local = oom_name_tables(&f, oom_rope_tables(t, a->head_dim, dt, 2));
 	find_shared(t, &l);
 	x = oom_leave(&parts, gemma3n_joined(t, a, run(t, &l, x)));
 	x = oom_norm(t, a->norm, "norm", x, 0);

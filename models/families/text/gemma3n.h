@@ -2,7 +2,7 @@
 #ifndef OOM_GEMMA3N_H
 #define OOM_GEMMA3N_H
 
-#include "blocks/blocks.h"
+#include "blocks/decoder.h"
 
 enum { GEMMA3N_WIDTHS = 8, GEMMA3N_STREAMS = 32 };
 enum { GEMMA3N_SLIDES = 1, GEMMA3N_SPARSE = 2, GEMMA3N_WIDTH_SHIFT = 2 };       /* of kind[] */

@@ -9,10 +9,9 @@ enum { ATTENTION = 1, EXPERTS = 2 };    /* of kind[] */
 struct lfm2_kind {
 	bool experts;
 };
-static const struct lfm2_kind lfm2 = {.experts = false}, lfm2_moe = {.experts = true};
 static const struct oom_family_type lfm2_types[] = {
-	{"lfm2", &lfm2}, {"lfm2_moe", &lfm2_moe}, {NULL, NULL},
-};
+	{"lfm2", &(const struct lfm2_kind){.experts = false}},
+	{"lfm2_moe", &(const struct lfm2_kind){.experts = true}}, {NULL, NULL}};
 OOM_KIND(lfm2, struct lfm2_kind);
 
 struct lfm2 {

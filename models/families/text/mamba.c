@@ -11,10 +11,9 @@ struct mamba_kind {
 	bool normed;                    /* time steps, B and C by norms without weights */
 };
 OOM_KIND(mamba, struct mamba_kind);
-static const struct mamba_kind plain = {.normed = false}, falcon = {.normed = true};
-
 static const struct oom_family_type mamba_types[] = {
-	{"mamba", &plain}, {"falcon_mamba", &falcon}, {NULL, NULL}};
+	{"mamba", &(const struct mamba_kind){.normed = false}},
+	{"falcon_mamba", &(const struct mamba_kind){.normed = true}}, {NULL, NULL}};
 
 struct mamba {
 	uint64_t inner, state, rank, kernel;

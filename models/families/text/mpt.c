@@ -14,15 +14,10 @@ static const struct oom_key_row mpt_keys[] = {
 	REAL(attn_dropout, "attn_config.attn_pdrop", 0), FLAG(tie, "tie_word_embeddings", true),
 	REAL_OWN(struct mpt, clip_qkv, "attn_config.clip_qkv", 0), OOM_KEYS_END};
 
-struct mpt_layer {
-	struct oom_decoder_layer base;
-	struct oom_val alibi;
-};
-
-static struct oom_val mpt_attention(struct oom_tape *t, const struct mpt_layer *l, struct oom_val x,
-				    struct oom_val *weights)
+static struct oom_val mpt_attention(struct oom_tape *t, const struct oom_decoder_layer *l,
+				    struct oom_val x, struct oom_val *weights)
 {
-	const struct oom_arch *a = l->base.a;
+	const struct oom_arch *a = l->a;
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads), parts[3] = {h, h, h};
 	struct oom_frame f = {.t = t};
 	struct oom_val p[3], scores, y;
@@ -36,8 +31,8 @@ static struct oom_val mpt_attention(struct oom_tape *t, const struct mpt_layer *
 	for (int i = 0; i < 3; i++)
 		p[i] = oom_name(&f, oom_op_heads(t, p[i]));
 	scores = oom_op_bmm(t, "scores", p[0], p[1], t->m_bss, heads, a->head_dim);
-	scores = oom_op_add(t, oom_op_unary(t, OOM_SCALE, scores), l->alibi);
-	scores = oom_name(&f, oom_op_masked(t, "masked_fill", scores, l->base.mask));
+	scores = oom_op_add(t, oom_op_unary(t, OOM_SCALE, scores), l->bias);
+	scores = oom_name(&f, oom_op_masked(t, "masked_fill", scores, l->mask));
 	y = oom_op_softmax(t, oom_op_cast(t, scores, OOM_F32), false);
 	y = oom_name(&f, oom_op_dropout(t, oom_op_cast(t, y, dt), a->attn_dropout));
 	*weights = oom_give(&f, y);
@@ -48,8 +43,8 @@ static struct oom_val mpt_attention(struct oom_tape *t, const struct mpt_layer *
 /* The caller keeps a layer's (hidden, weights) until the next layer has returned its own. */
 static struct oom_val mpt_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct mpt_layer *l = ctx;
-	const struct oom_arch *a = l->base.a;
+	const struct oom_decoder_layer *l = ctx;
+	const struct oom_arch *a = l->a;
 	struct oom_frame f = {.t = t};
 	struct oom_val h, y, weights;
 
@@ -67,16 +62,15 @@ static struct oom_val mpt_block(struct oom_tape *t, const void *ctx, uint32_t i,
 }
 
 static struct oom_val mpt_prepare(struct oom_frame *f, const struct oom_arch *a,
-				  struct oom_decoder_layer *base, struct oom_val x)
+				  struct oom_decoder_layer *l, struct oom_val x)
 {
-	struct mpt_layer *l = (struct mpt_layer *)base;
 	struct oom_tape *t = f->t;
 	struct oom_val mask;
 
-	l->alibi = oom_name_shared(f, oom_new(t, "alibi", OOM_MONO_ONE,
-					      D(a->n_heads * a->max_positions), OOM_F32));
+	l->bias = oom_name_shared(f, oom_new(t, "alibi", OOM_MONO_ONE,
+					     D(a->n_heads * a->max_positions), OOM_F32));
 	mask = oom_name(f, oom_make_eager_mask(t, x.dt));
-	base->mask = oom_name_shared(f, oom_new_like(t, "causal mask", mask, OOM_U8));
+	l->mask = oom_name_shared(f, oom_new_like(t, "causal mask", mask, OOM_U8));
 	oom_forget(f, mask);                    /* .to(torch.bool) */
 	return x;
 }
@@ -90,6 +84,5 @@ const struct oom_family oom_family_mpt = {
 	.lora_targets = "Wqkv",
 	.keys = mpt_keys,
 	.decoder = OOM_DECODER(.embed = "wte", .norm = "norm_f",
-			       .layer_size = sizeof(struct mpt_layer), .block = mpt_block,
-			       .prepare = mpt_prepare),
+			       .block = mpt_block, .prepare = mpt_prepare),
 };
