@@ -272,6 +272,7 @@ enum oom_pp_schedule { OOM_PP_SCHEDULES(OOM_CHOICE_ID) };
 enum oom_cp_comm { OOM_CP_COMMS(OOM_CHOICE_ID) };
 enum oom_layer_impl { OOM_LAYER_IMPLS(OOM_CHOICE_ID) };
 enum oom_offload { OOM_OFFLOADS(OOM_CHOICE_ID) };
+enum oom_overlap { OOM_OVERLAPS(OOM_CHOICE_ID) };
 enum oom_base { OOM_BASES(OOM_CHOICE_ID) };
 enum oom_lora_bias { OOM_LORA_BIASES(OOM_CHOICE_ID) };
 enum oom_quant_storage { OOM_QUANT_STORAGES(OOM_CHOICE_ID) };

@@ -95,6 +95,12 @@ enum oom_engine_trait {
 	X(OOM_CP_A2A, "a2a", "all-to-all: whole sequences of fewer heads (Ulysses)", "ulysses", \
 	  "--cp-comm-type a2a, arXiv:2309.14509", OOM_EXACT)
 
+#define OOM_OVERLAPS(X) \
+	X(OOM_OVERLAP_AUTO, "auto", "in stage 3 alone, which is DeepSpeed's default", "", "deepspeed/runtime/zero/config.py overlap_comm_valid", OOM_EXACT) \
+	X(OOM_OVERLAP_TRUE, "true", "gradients are reduced on a stream of its own, in stages 1 and 2 with a second bucket", "yes on 1", \
+	  "deepspeed/runtime/zero/stage_1_and_2.py setup_buckets", OOM_EXACT) \
+	X(OOM_OVERLAP_FALSE, "false", "all on the computation's stream", "no off 0", "deepspeed/runtime/zero/stage_1_and_2.py, stage3.py", OOM_EXACT)
+
 #define OOM_OFFLOADS(X) \
 	X(OOM_OFFLOAD_NONE, "none", "stays on the GPU", "", "-", OOM_EXACT) \
 	X(OOM_OFFLOAD_CPU, "cpu", "in host memory", "", "DeepSpeed offload device: cpu", \

@@ -186,6 +186,7 @@ struct oom_plan {
 	int64_t fp32_grads;         /* DeepSpeed: 1 = 16-bit gradients are accumulated in fp32 */
 	int64_t rank0_contexts;     /* 1 = GPU 0 holds a CUDA context of every process of its node */
 	/* DeepSpeed, in elements; OOM_COUNT_AUTO = what transformers fills in for "auto" */
+	int64_t overlap_comm;       /* enum oom_overlap */
 	int64_t reduce_bucket, max_live_params, prefetch_bucket, persistence, sub_group_size;
 	/* host */
 	int64_t dataloader_workers, prefetch_factor;

@@ -262,6 +262,8 @@
  "fp32-grad-accum: DeepSpeed adds up in another type than the weights' from --zero 1 on"},
 {IS_NOT(reduce_bucket, OOM_DEFAULT_REDUCE_BUCKET), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
  "reduce-bucket-size is DeepSpeed's: --engine deepspeed"},
+{ABOVE(overlap_comm, 0), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
+ "overlap-comm is DeepSpeed's: --engine deepspeed"},
 {IS_NOT(max_live_params, OOM_DEFAULT_MAX_LIVE), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
  "max-live-parameters is DeepSpeed's: --engine deepspeed"},
 {IS_NOT(prefetch_bucket, OOM_DEFAULT_PREFETCH), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),

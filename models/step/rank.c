@@ -178,7 +178,8 @@ struct oom_ranks oom_ranks_of(struct program *g, const struct oom_plan *p)
 	if (oom_engine_of(p)->gathers_apart && p->zero_stage && g->shards.uneven > 1)
 		r.pad = g->shards.uneven;
 	if (oom_engine_of(p)->partitions && p->zero_stage)
-		r.bucket = oom_reduce_bucket(p, g->tape.arch->d_model, half_weights(g));
+		r.bucket = oom_reduce_bucket(p, g->tape.arch->d_model, half_weights(g)) *
+			   (p->zero_stage < 3 && oom_overlaps(p) ? 2 : 1);
 	if (oom_engine_of(p)->partitions && p->zero_stage == 2)
 		r.edges = g->shards.edges * (half_weights(g) ? 2 : 4);
 	return r;

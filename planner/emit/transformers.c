@@ -23,6 +23,8 @@ void deepspeed_config(struct emission *e, const char *prefix)
 		emit_rows(e, prefix, "deepspeed",
 			  ZERO "stage3_prefetch_bucket_size " ZERO "stage3_param_persistence_threshold "
 			  ZERO "stage3_max_live_parameters");
+	if (!emit_is(e, "overlap-comm", "auto"))
+		emit_rows(e, prefix, "deepspeed", ZERO "overlap_comm");
 	snprintf(path, sizeof(path), "%s" ZERO "sub_group_size", prefix);
 	if (emit_is(e, "zero", "3"))
 		emit_set(e, path, emit_fact(e, "sub-group-size", buf));

@@ -29,6 +29,7 @@ static const struct fw_row rows[] = {
 	{"zero_optimization.cpu_offload", "offload-optimizer", "true>cpu;false>", .source = ZERO},
 	{"zero_optimization.cpu_offload_params", "offload-params", "true>cpu;false>", .source = ZERO},
 	{"zero_optimization.reduce_bucket_size", "reduce-bucket-size", NULL, .source = ZERO},
+	{"zero_optimization.overlap_comm", "overlap-comm", "true>true;false>false;auto>;null>", .source = ZERO},
 	{"zero_optimization.stage3_prefetch_bucket_size", "prefetch-bucket-size", NULL, .source = ZERO},
 	{"zero_optimization.prefetch_bucket_size", "prefetch-bucket-size", NULL, .source = ZERO},
 	{"zero_optimization.stage3_param_persistence_threshold", "param-persistence-threshold", NULL,
@@ -78,14 +79,14 @@ static const struct fw_row rows[] = {
 	{.key = NULL},
 };
 
-/* Buckets double under overlap_comm and gradients lie in one buffer (contiguous_gradients): the
- * engine is priced as transformers' users run it, which these keys hardly change. */
+/* Gradients lie in one buffer (contiguous_gradients): the engine is priced as transformers' users run it, which these
+ * keys hardly change. */
 static const char idle[] =
 	"cuda_visible_devices steps_per_print wall_clock_breakdown gradient_clipping prescale_gradients "
 	"gradient_predivide_factor communication_data_type seq_parallel_communication_data_type "
 	"sparse_gradients dump_state memory_breakdown zero_allow_untested_optimizer "
 	"zero_force_ds_cpu_optimizer disable_allgather comment* _comment* scheduler scheduler.* "
-	"optimizer.params optimizer.params.* optimizer.legacy_fusion zero_optimization.overlap_comm "
+	"optimizer.params optimizer.params.* optimizer.legacy_fusion "
 	"zero_optimization.contiguous_gradients zero_optimization.reduce_scatter "
 	"zero_optimization.allgather_partitions zero_optimization.allgather_bucket_size "
 	"zero_optimization.round_robin_gradients zero_optimization.load_from_fp32_weights "

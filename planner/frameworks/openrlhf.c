@@ -57,7 +57,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("ds.tensor_parallel_size", "tp", NULL, NULL, CLI),
 	{"ds.zpg", .hook = true, .source = CLI}, {"zpg", .hook = true},
 	{"ds.ring_attn_size", .hook = true, .source = CLI}, {"ring_attn_size", .hook = true},
-	{"ds.overlap_comm", .note = "a second reduce bucket: more than is priced"},
+	{"ds.overlap_comm", "overlap-comm", "true>true;false>false", .source = CLI},
 	{"ds.grad_accum_dtype", "fp32-grad-accum", "fp32>true;bf16>;fp16>", .source = CLI},
 	{"train.dynamic_batch_enable", .hook = true, .source = PPO},
 	FW_KEY("train.max_tokens_per_gpu", NULL, NULL, NULL, PPO),

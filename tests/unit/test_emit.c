@@ -113,6 +113,7 @@ static const struct saying sayings[] = {
 	{"deepspeed", "engine=deepspeed zero=3 gpus=4 micro-batch=2 grad-accum=4 precision=bf16 offload-params=cpu "
 	 "offload-optimizer=cpu reduce-bucket-size=16777216 sub-group-size=100000000",
 	 {"\"stage\": 3", "\"reduce_bucket_size\": 16777216", "\"sub_group_size\": 100000000", "\"enabled\": true"}, ""},
+	{"deepspeed", "engine=deepspeed zero=2 gpus=4 precision=bf16 overlap-comm=true", {"\"overlap_comm\": true"}, ""},
 	{"torchtune", "engine=torchtune precision=bf16 micro-batch=2 seq-len=4096 packing=true grad-ckpt=full optimizer=adamw "
 	 "offload-activations=true",
 	 {"tune run full_finetune_single_device", "batch_size=2", "tokenizer.max_seq_len=4096", "dataset.packed=true",

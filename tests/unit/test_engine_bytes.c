@@ -255,6 +255,28 @@ static void test_cut_gradients(void **state)
 	}
 }
 
+/* stage_1_and_2.py setup_buckets: a second bucket of reduce_bucket_size elements with overlap_comm, whose buffers lie there
+ * throughout the backward pass; stage 3 has one in any case, and overlaps unless it is told not to. */
+static void test_overlapped_buckets(void **state)
+{
+	struct oom_plan p = oom_plan_default(), q;
+
+	(void)state;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.precision = OOM_BF16;
+	p.gpus = 8;
+	p.micro_batch = 1;
+	p.seq_len = 128;
+	p.reduce_bucket = 1000000000;   /* what makes the backward pass the peak */
+	for (p.zero_stage = 1; p.zero_stage <= 3; p.zero_stage++) {
+		q = p;
+		q.overlap_comm = OOM_OVERLAP_TRUE;
+		assert_int_equal(peak_of("GPT-2", &q) - peak_of("GPT-2", &p), p.zero_stage < 3 ? 2000000000 / 512 * 512 : 0);
+		q.overlap_comm = OOM_OVERLAP_FALSE;
+		assert_int_equal(peak_of("GPT-2", &q), peak_of("GPT-2", &p));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -264,6 +286,7 @@ int main(void)
 		cmocka_unit_test(test_deepspeed_mixed_precision),
 		cmocka_unit_test(test_fp32_grad_accum),
 		cmocka_unit_test(test_cut_gradients),
+		cmocka_unit_test(test_overlapped_buckets),
 		cmocka_unit_test(test_fp16_under_adapters),
 		cmocka_unit_test(test_step_in_backward),
 	};

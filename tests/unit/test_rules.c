@@ -183,6 +183,7 @@ static const struct {
 	{"fp32-grad-accum=true", "fp32-grad-accum=true engine=deepspeed zero=1"},
 	{"engine=deepspeed fp32-grad-accum=true", "fp32-grad-accum=true engine=deepspeed zero=3"},
 	{"reduce-bucket-size=1M", "reduce-bucket-size=1M engine=deepspeed"},
+	{"overlap-comm=true", "overlap-comm=true engine=deepspeed"},
 	{"max-live-parameters=1M", "max-live-parameters=1M engine=deepspeed"},
 	{"prefetch-bucket-size=auto", "prefetch-bucket-size=auto engine=deepspeed"},
 	{"param-persistence-threshold=0", "param-persistence-threshold=0 engine=deepspeed"},

@@ -30,6 +30,12 @@ static inline uint64_t oom_reduce_bucket(const struct oom_plan *p, uint64_t hidd
 	return (half ? 2 : 4) * (p->reduce_bucket == OOM_COUNT_AUTO ? hidden * hidden : (uint64_t)p->reduce_bucket);
 }
 
+/* Whether DeepSpeed reduces and gathers on streams of their own (runtime/zero/config.py overlap_comm_valid). */
+static inline bool oom_overlaps(const struct oom_plan *p)
+{
+	return p->overlap_comm == OOM_OVERLAP_AUTO ? p->zero_stage == 3 : p->overlap_comm == OOM_OVERLAP_TRUE;
+}
+
 /* Bytes of one rank's part. */
 static inline uint64_t oom_part_of(uint64_t bytes, struct oom_ranks r)
 {

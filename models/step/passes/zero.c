@@ -11,6 +11,7 @@
  * With grad_accum_dtype fp32, stage 2 takes no more: it adds up the parameters' own .grad, in the weights'
  * type (stage_1_and_2.py get_all_grad_tensors; use_grad_accum_attribute is off where gradients are
  * divided). */
+#include "step/allocator.h"
 #include "step/engines.h"
 #include "step/passes/sharing.h"
 
@@ -44,6 +45,13 @@ struct own {
 	bool made, came;
 };
 
+/* The rank's part is made by the stream that reduces (stage_1_and_2.py reduce_ipg_grads, copy_grads_in_partition). */
+static void reduced_apart(struct oom_rewrite *w, int32_t row)
+{
+	if (row >= 0 && w->plan->zero_stage == 2 && oom_overlaps(w->plan))
+		w->to->rows[row].stream = OOM_REDUCES;
+}
+
 static int32_t shard_of(struct oom_rewrite *w, size_t unit)
 {
 	struct own *o = (struct own *)w->own + unit;
@@ -54,6 +62,8 @@ static int32_t shard_of(struct oom_rewrite *w, size_t unit)
 		o->shard = bytes ? oom_rewrite_row(w, "gradient partition", bytes, OOM_CAT_GRAD,
 						   whole ? OOM_SHARE_WHOLE : OOM_SHARE_PART) :
 				   -1;
+	if (!o->made)
+		reduced_apart(w, o->shard);
 	if (!o->made && o->shard >= 0 && unit)
 		w->to->rows[o->shard].mult = w->from->units[unit - 1].mult;
 	o->made = true;
@@ -75,6 +85,7 @@ static void edges_come(struct oom_rewrite *w)
 				    oom_rewrite_row(w, "gradients cut by the partition", 1, OOM_CAT_GRAD, OOM_SHARE_EDGES) :
 				    -1;
 
+	reduced_apart(w, row);
 	oom_rewrite_event(w, row, OOM_EV_ALLOC);
 	oom_rewrite_event(w, row, OOM_EV_GRAD);
 }
@@ -189,6 +200,7 @@ static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bu
 {
 	const uint64_t bytes = bytes_of_one(s), live = bytes * live_params(s, p);
 	const bool wide = fp32_over_half(p);
+	struct oom_holding *gathered;
 
 	/* small parameters stay whole beside their shard (partition_parameters.py ds_persist), and scales beside the codes
 	 * of quantised ones, which are no parameters (bitsandbytes nn/modules.py Params4bit.quant_state); nor are buffers
@@ -202,8 +214,11 @@ static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bu
 		oom_add_holding(s, "reduced gradients in fp32", OOM_BUCKET_COMM,
 				oom_part_of(oom_least(bucket / w, s->in.trainable) * 4, s->ranks),
 				OOM_AT_BACKWARD, OOM_AT_STEP);
-	oom_add_holding(s, "gathered parameters", OOM_BUCKET_COMM, live, OOM_AT_FORWARD, OOM_AT_STEP)->pieces = OOM_PER_GATHER;
-	s->ahead = ahead_of(s, p);
+	gathered = oom_add_holding(s, "gathered parameters", OOM_BUCKET_COMM, live, OOM_AT_FORWARD, OOM_AT_STEP);
+	if (oom_overlaps(p)) {
+		gathered->pieces = OOM_PER_GATHER;
+		s->ahead = ahead_of(s, p);
+	}
 	/* the rank's whole partition at once, made with the optimizer and never given up
 	 * (stage3.py grad_partitions_flat_buffer) */
 	s->hold[OOM_HOLD_GRADS].bytes = oom_part_of((wide ? 4 : w) * s->in.trainable, s->ranks);
@@ -220,7 +235,7 @@ static uint64_t of_optimizer(const struct oom_schedule *s, const struct oom_plan
 	return over ? (uint64_t)((double)s->in.master_state->temps[step] / (double)over * (double)group) : 0;
 }
 
-/* contiguous_gradients: a bucket of reduce_bucket_size elements, two with overlap_comm (on by default in stage 3 only)
+/* contiguous_gradients: a bucket of reduce_bucket_size elements, two with overlap_comm (oom_ranks_of)
  * (stage_1_and_2.py setup_buckets; stage3.py __ipg_bucket_flat_buffer, one). */
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
@@ -254,7 +269,8 @@ static unsigned shape(const struct oom_plan *p)
 {
 	if (p->zero_stage < 2)
 		return each_fp32(p) ? 8 : 16;
-	return 1u | (p->zero_stage == 3) << 1 | (p->offload_optimizer != OOM_OFFLOAD_NONE) << 2;
+	return 1u | (p->zero_stage == 3) << 1 | (p->offload_optimizer != OOM_OFFLOAD_NONE) << 2 |
+	       (p->zero_stage == 2 && oom_overlaps(p)) << 5;
 }
 
 const struct oom_pass oom_pass_zero = {
