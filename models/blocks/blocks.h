@@ -147,12 +147,13 @@ struct oom_val oom_weights_before(struct oom_tape *t, uint32_t i, uint64_t heads
 				  enum oom_dtype dt);
 
 /* down(act(gate(x)) * up(x)) and fc2(act(fc1(x))).  Consume x. */
-struct oom_val oom_named_glu(struct oom_tape *t, struct oom_val x, const char *gate, const char *up,
-			     const char *down, enum oom_act act, struct oom_dim ff, unsigned flags);
 struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act,
 			     struct oom_dim ff, bool bias);
 struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down,
 			     enum oom_act act, struct oom_dim ff, bool bias);
+/* The gated one of a type with names of its own for gate, up and down, which no kernel replaces. */
+struct oom_val oom_named_glu(struct oom_tape *t, struct oom_val x, const char *const names[3],
+			     enum oom_act act, struct oom_dim ff, bool bias, bool down_bias);
 
 /* LoRA on a bare parameter (lora_param.c): the weight, what is added to it, and the sum while it
  * is in use. */

@@ -47,17 +47,18 @@ struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act 
 	return gate;
 }
 
-struct oom_val oom_named_glu(struct oom_tape *t, struct oom_val x, const char *gate, const char *up,
-			     const char *down, enum oom_act act, struct oom_dim ff, unsigned flags)
+struct oom_val oom_named_glu(struct oom_tape *t, struct oom_val x, const char *const names[3],
+			     enum oom_act act, struct oom_dim ff, bool bias, bool down_bias)
 {
 	const struct oom_dim h = {x.width, x.text};
+	const unsigned flags = bias ? OOM_BIAS : 0;
 	struct oom_frame f = {.t = t};
 	struct oom_val g;
 
 	x = oom_arg(&f, x);
-	g = oom_activation(t, act, oom_op_linear(t, gate, x, ff, flags));
-	g = oom_op_mul(t, g, oom_op_linear(t, up, x, ff, flags));
-	return oom_leave(&f, oom_op_linear(t, down, g, h, flags));
+	g = oom_activation(t, act, oom_op_linear(t, names[0], x, ff, flags));
+	g = oom_op_mul(t, g, oom_op_linear(t, names[1], x, ff, flags));
+	return oom_leave(&f, oom_op_linear(t, names[2], g, h, down_bias ? OOM_BIAS : 0));
 }
 
 struct oom_val oom_plain_mlp(struct oom_tape *t, struct oom_val x, const char *up, const char *down,

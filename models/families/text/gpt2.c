@@ -55,9 +55,7 @@ static void gpt2_parse(struct oom_arch *a)
 /* The flags of c_attn, c_fc and c_proj. */
 static unsigned linear_flags(const struct oom_arch *a)
 {
-	const struct gpt2_kind *kind = gpt2_kind_of(a);
-
-	return kind->conv1d ? OOM_BIAS | OOM_CONV1D : OOM_BIAS;
+	return gpt2_kind_of(a)->conv1d ? OOM_BIAS | OOM_CONV1D : OOM_BIAS;
 }
 
 /* layer: the frame of the block, where the weights have a name. */

@@ -10,10 +10,10 @@ struct gptj_kind {
 	bool mask_first;        /* scores are masked, then scaled */
 };
 OOM_KIND(gptj, struct gptj_kind);
-static const struct gptj_kind gptj = {.flash = true};
-static const struct gptj_kind codegen = {.fused = true, .picked = true, .mask_first = true};
 static const struct oom_family_type gptj_types[] = {
-	{"gptj", &gptj}, {"codegen", &codegen}, {NULL, NULL},
+	{"gptj", &(const struct gptj_kind){.flash = true}},
+	{"codegen", &(const struct gptj_kind){.fused = true, .picked = true, .mask_first = true}},
+	{NULL, NULL},
 };
 
 struct gptj {
@@ -41,9 +41,7 @@ static void gptj_parse(struct oom_arch *a)
 
 static bool written_out(const struct oom_tape *t, const struct oom_arch *a)
 {
-	const struct gptj_kind *kind = gptj_kind_of(a);
-
-	return t->plan->attn != OOM_ATTN_FLASH || !kind->flash;
+	return t->plan->attn != OOM_ATTN_FLASH || !gptj_kind_of(a)->flash;
 }
 
 /* One row of positions for all sequences, but for packed ones, whose collator gives each its own. */

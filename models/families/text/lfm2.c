@@ -141,10 +141,11 @@ static struct oom_val mixture(struct oom_tape *t, const struct oom_arch *a, stru
 static struct oom_val lfm2_feed_forward(struct oom_frame *layer, const struct oom_decoder_layer *l,
 					uint8_t kind, struct oom_val x)
 {
+	static const char *const names[3] = {"w1", "w3", "w2"};
 	const struct oom_arch *a = l->a;
 
 	return kind & EXPERTS ? mixture(layer->t, a, x) :
-				oom_named_glu(layer->t, x, "w1", "w3", "w2", OOM_ACT_SILU, D(a->d_ff), 0);
+				oom_named_glu(layer->t, x, names, OOM_ACT_SILU, D(a->d_ff), false, false);
 }
 
 static struct oom_val lfm2_mixer(struct oom_frame *layer, const struct oom_decoder_layer *l,

@@ -50,16 +50,9 @@ const struct oom_family_type oom_llama_remote_types[] = {
 struct oom_val oom_llama_named_mlp(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	const struct oom_llama_kind *k = llama_kind(a);
-	const struct oom_dim h = {x.width, x.text};
-	const unsigned bias = a->mlp_bias ? OOM_BIAS : 0;
-	struct oom_frame f = {.t = t};
-	struct oom_val gate, up;
+	const char *const names[3] = {k->gate, k->up, k->down};
 
-	x = oom_arg(&f, x);
-	gate = oom_activation(t, a->act, oom_op_linear(t, k->gate, x, D(a->d_ff), bias));
-	up = oom_op_linear(t, k->up, x, D(a->d_ff), bias);
-	gate = oom_op_mul(t, gate, up);
-	return oom_leave(&f, oom_op_linear(t, k->down, gate, h, k->down_bias ? OOM_BIAS : bias));
+	return oom_named_glu(t, x, names, a->act, D(a->d_ff), a->mlp_bias, k->down_bias || a->mlp_bias);
 }
 
 /* ---- layers of sizes of their own ---- */

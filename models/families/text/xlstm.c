@@ -152,20 +152,17 @@ static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a,
 	const struct xlstm *m = xlstm_of(a);
 	const struct oom_dim ff = {m->ff, "up_proj_dim"}, both = {2 * ff.n, "2 * up_proj_dim"},
 			     h = {x.width, x.text}, parts[2] = {ff, ff};
-	const unsigned bias = m->bias ? OOM_BIAS : 0;
+	static const char *const names[3] = {"proj_up_gate", "proj_up", "proj_down"};
 	struct oom_frame f = {.t = t};
 	struct oom_val p[2], y;
 
+	if (!m->fused)
+		return oom_named_glu(t, x, names, a->act, ff, m->bias, m->bias);
 	x = oom_arg(&f, x);
-	if (m->fused) {
-		oom_op_split(t, oom_op_linear(t, "proj_up_gate_z", x, both, bias), 2, parts, p);
-		p[0] = oom_activation(t, a->act, p[0]);
-	} else {
-		p[0] = oom_op_linear(t, "proj_up_gate", x, ff, bias);
-		p[0] = oom_activation(t, a->act, p[0]);
-		p[1] = oom_op_linear(t, "proj_up", x, ff, bias);
-	}
-	y = oom_op_linear(t, "proj_down", oom_op_mul(t, p[0], p[1]), h, bias);
+	y = oom_op_linear(t, "proj_up_gate_z", x, both, m->bias ? OOM_BIAS : 0);
+	oom_op_split(t, y, 2, parts, p);
+	p[0] = oom_activation(t, a->act, p[0]);
+	y = oom_op_linear(t, "proj_down", oom_op_mul(t, p[0], p[1]), h, m->bias ? OOM_BIAS : 0);
 	return oom_leave(&f, y);
 }
 
