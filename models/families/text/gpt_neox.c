@@ -146,5 +146,6 @@ const struct oom_family oom_family_gpt_neox = {
 	.lora_targets = "query_key_value",
 	.keys = gpt_neox_keys,
 	.parse = gpt_neox_parse,
+	.decoder = &gpt_neox.decoder,           /* or Persimmon's, whose layers are the same */
 	.step = gpt_neox_step,
 };
