@@ -35,10 +35,10 @@ static const struct oom_card_class classes[] = {
 	/* Attention: FlashAttention reaches 25 to 40 % of its peak, FlashAttention-2 50 to 73 % (Dao 2023, arXiv:2307.08691, abstract), which
 	 * are 0.34 to 0.55 and 0.69 to 1.0 of what products sustain; rows say "flash" of either.  0.58 is between them, and how far the
 	 * one or the other is from it is in the interval (interval.c). */
-	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 12, 25 * GB, 24},
+	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 12, 25 * GB, 25},
 	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 22, 12, 3 * GB, 6},
 	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.400, 0.714, 0.944, 48, 128, 0.25, 22, 12, 3 * GB, 9},
-	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 12, 50 * GB, 21},
+	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 12, 50 * GB, 22},
 	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 12, 50 * GB, 5},
 	/* One source, an RTX 5090 and an RTX PRO 6000 (data/throughput.csv, rp-rtx-*): 0.80 of the data sheet's tensor cores over a whole step
 	 * of GPT-2, as clocks go above the 2.4 GHz that it is stated at.  Attention and memory are Ada's. */
