@@ -86,10 +86,13 @@ static void hooks(void **state)
 	e.work.trained = 192;
 	p.gpus = 4;
 	p.lora_r = 16;
-	p.engine = OOM_ENGINE_FSDP2;
+	p.engine = OOM_ENGINE_FSDP1;
 	whole = oom_step_time(&p, &e, &g).total_s;
 	p.zero_stage = 3;
 	assert_true(fabs(oom_step_time(&p, &e, &g).total_s - whole - 0.43) < 0.1);
+	/* units of FSDP2 are the layers, whatever is adapted: 24 and the root in two passes, of a millisecond each */
+	p.engine = OOM_ENGINE_FSDP2;
+	assert_true(fabs(oom_step_time(&p, &e, &g).total_s - whole - 0.05) < 0.02);
 	/* one card has nothing to gather */
 	p.gpus = 1;
 	assert_true(oom_step_time(&p, &e, &g).total_s <= whole);
