@@ -118,6 +118,12 @@ void oom_release_saved(struct oom_tape *t, const struct oom_node *n)
 		oom_unref(t, n->saved[s]);
 }
 
+void oom_release_node(struct oom_tape *t, struct oom_node *n)
+{
+	oom_release_saved(t, n);
+	n->n_saved = 0;
+}
+
 /* Masks and tables the checkpointed blocks of one stack held: gone with its first layer's graph.
  *  node -1: all. */
 static void drop_held(struct oom_tape *t, int32_t node)
@@ -139,8 +145,10 @@ static void drop_held(struct oom_tape *t, int32_t node)
 static void drop_leaves(struct oom_tape *t)
 {
 	for (size_t i = 0; i < t->n_nodes; i++) {
-		const struct oom_node *n = &t->nodes[i];
+		struct oom_node *n = &t->nodes[i];
 
+		if (n->kind == OOM_NODE_CKPT)
+			oom_release_node(t, n);
 		if (n->kind != OOM_NODE_LEAF || !n->n_saved)
 			continue;
 		oom_release_saved(t, n);
@@ -163,7 +171,7 @@ void oom_run_node(struct oom_tape *t, int32_t i)
 	memset(g, 0, sizeof(g));
 	/* not on the path from the loss: dies with the graph */
 	if (!any) {
-		oom_release_saved(t, n);
+		oom_release_node(t, n);
 		if (n->kind == OOM_NODE_CKPT)
 			for (uint32_t k = t->ckpts[n->ckpt].kept0; k < t->ckpts[n->ckpt].kept1; k++)
 				oom_unref(t, t->kept.row[k]);

@@ -18,6 +18,7 @@ void oom_run_nodes(struct oom_tape *t, int32_t from, int32_t to);
 void oom_push_grad(struct oom_tape *t, const struct oom_edge *e, struct grad g);
 /* Lets go of what the node has saved. */
 void oom_release_saved(struct oom_tape *t, const struct oom_node *n);
+void oom_release_node(struct oom_tape *t, struct oom_node *n);
 
 /* ---- for backward.c ---- */
 

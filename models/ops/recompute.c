@@ -85,6 +85,9 @@ static struct place place_of(const struct oom_tape *t)
 /* What the block recorded is gone. */
 static void back_to(struct oom_tape *t, const struct place *p)
 {
+	for (size_t i = p->nodes; i < t->n_nodes; i++)
+		if (t->nodes[i].kind == OOM_NODE_CKPT)
+			oom_release_node(t, &t->nodes[i]);
 	t->cursor = p->cursor;
 	t->packs = p->packs;
 	t->pack_limit = p->limit;
@@ -118,8 +121,17 @@ void oom_block_reenter(struct oom_tape *t, int32_t index)
 		oom_unref(t, g.sto);
 	if (zeros.given)
 		oom_unref(t, zeros.sto);
-	oom_release_saved(t, &t->nodes[index]);
+	oom_release_node(t, &t->nodes[index]);
 	back_to(t, &here);
+}
+
+/* The block's input goes; what nodes of its first run hold by themselves stays as long as they do, which the loss holds. */
+static void release_input(struct oom_tape *t, struct oom_node *n)
+{
+	if (!n->n_saved)
+		return;
+	oom_unref(t, n->saved[0]);
+	memmove(n->saved, n->saved + 1, --n->n_saved * sizeof(n->saved[0]));
 }
 
 /* A checkpointed block: its last nodes run as far as they need no saved tensor; the first that does
@@ -130,7 +142,7 @@ void oom_block_recompute(struct oom_tape *t, int32_t index)
 	const struct oom_ckpt c = t->ckpts[t->nodes[index].ckpt];
 	const struct place here = place_of(t);
 	const int32_t mark = (int32_t)here.nodes;
-	const size_t kept_at = t->kept.at, kept_end = t->kept.end;
+	const size_t kept_at = t->kept.at, kept_end = t->kept.end, again = t->again.n;
 	struct oom_val y = block_again(t, &c, true);
 	int32_t k = (int32_t)t->n_nodes - 1, real = (int32_t)t->n_nodes, saves;
 
@@ -140,6 +152,8 @@ void oom_block_recompute(struct oom_tape *t, int32_t index)
 	t->kept.at = c.kept0;
 	t->kept.end = c.kept1;
 	block_again(t, &c, false);
+	while (t->again.n > again)
+		oom_unref(t, t->again.row[--t->again.n]);
 	if ((int32_t)t->n_nodes - real < k + 1 - mark) {
 		oom_tape_fail(t, OOM_ERR_LIMIT, "a recomputed block differs from its forward");
 		return;
@@ -153,10 +167,6 @@ void oom_block_recompute(struct oom_tape *t, int32_t index)
 		memcpy(to->gperm, from->gperm, sizeof(to->gperm));
 		memcpy(to->ggaps, from->ggaps, sizeof(to->ggaps));
 	}
-	/* What nodes of the first run hold by themselves goes with each of them; those of the second,
-	 * which died with its graph, are its size: they stand for them from here. */
-	while (t->nodes[index].n_saved > 1)
-		oom_unref(t, t->nodes[index].saved[--t->nodes[index].n_saved]);
 	/* The block's input is the hooks', which the saved tensors hold (_CheckpointFrame): the views
 	 * and casts before the first of these do without it. */
 	saves = real;
@@ -166,7 +176,7 @@ void oom_block_recompute(struct oom_tape *t, int32_t index)
 	oom_drop_kept(t);
 	t->kept.at = kept_at;
 	t->kept.end = kept_end;
-	oom_release_saved(t, &t->nodes[index]);
+	release_input(t, &t->nodes[index]);
 	oom_run_nodes(t, saves - 1, real);
 	back_to(t, &here);
 }

@@ -131,6 +131,17 @@ void oom_node_edge(struct oom_tape *t, int32_t node, struct oom_val x)
 		t->params[-2 - x.node].edges++;
 }
 
+/* A block's second run makes nodes of its own, which die when it is through (torch.utils.checkpoint _checkpoint_without_reentrant_generator
+ * keeps what was packed, and no graph). */
+static void hold_again(struct oom_tape *t, struct oom_val x)
+{
+	if (x.sto < 0 || !oom_tape_grow(t, (void **)&t->again.row, &t->again.cap, OOM_USUAL_FEW, t->again.n + 1,
+					sizeof(*t->again.row)))
+		return;
+	t->again.row[t->again.n++] = x.sto;
+	oom_ref(t, x.sto);
+}
+
 void oom_node_hold(struct oom_tape *t, int32_t node, struct oom_val x)
 {
 	struct oom_node *n;
@@ -139,6 +150,10 @@ void oom_node_hold(struct oom_tape *t, int32_t node, struct oom_val x)
 		node = oom_ckpt_reenters(t->plan) ? -1 : t->checkpoint;
 	if (!t->grad || t->stopped || node < 0)
 		return;
+	if (t->recompute && !t->packing && !oom_ckpt_reenters(t->plan)) {
+		hold_again(t, x);
+		return;
+	}
 	n = &t->nodes[node];
 	for (int i = 0; i < n->n_saved; i++)
 		if (n->saved[i] == x.sto)

@@ -44,6 +44,7 @@ void oom_tape_release(struct oom_tape *t)
 	free(t->params);
 	free(t->beside.params);
 	free(t->kept.row);
+	free(t->again.row);
 	free(t->cached.row);
 	free(t->routed.row);
 	free(t->ckpts);
@@ -80,7 +81,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->side = oom_none();
 	t->n_outputs = t->n_evaluated = 0;
 	t->evaluated_logits = false;
-	t->kept.n = t->kept.at = t->kept.end = t->cached.n = 0;
+	t->again.n = t->kept.n = t->kept.at = t->kept.end = t->cached.n = 0;
 	t->prefix = oom_none();
 	t->routed = (struct oom_routed){.row = t->routed.row, .cap = t->routed.cap, .first = -1};
 	t->no_labels = false;

@@ -56,6 +56,11 @@ struct oom_tape {
 		size_t n, cap, at, end;
 		size_t products;        /* met in this layer so far */
 	} kept;
+	/* what nodes of the run that a checkpoint repeats hold by themselves, a reference each */
+	struct {
+		int32_t *row;
+		size_t n, cap;
+	} again;
 	struct oom_val also;            /* what the block being run returns beside its first (oom_block_returns) */
 	int32_t held[OOM_MAX_HELD];     /* shared tensors alive for recomputation */
 	/* the first layer's checkpoint of the stack that shares them */

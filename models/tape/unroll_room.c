@@ -44,7 +44,7 @@ static void head(const struct oom_tape *from, struct oom_tape *to)
 	to->units = NULL;
 	to->layers = NULL;
 	to->ctx = NULL;
-	to->kept.row = NULL;
+	to->kept.row = to->again.row = NULL;
 	to->cached.row = NULL;
 	to->routed.row = NULL;
 	to->beside.params = NULL;
@@ -52,7 +52,7 @@ static void head(const struct oom_tape *from, struct oom_tape *to)
 		to->streams[i] = (struct oom_stream){0};
 	to->n_rows = to->n_params = to->n_nodes = to->n_ckpts = to->n_units = to->n_layers = to->n_ctx = 0;
 	to->cap_rows = to->cap_params = to->cap_nodes = to->cap_ckpts = to->cap_units = to->cap_layers = 0;
-	to->kept.n = to->kept.cap = to->cached.n = to->cached.cap = 0;
+	to->again.n = to->again.cap = to->kept.n = to->kept.cap = to->cached.n = to->cached.cap = 0;
 	to->routed.n = to->routed.cap = 0;
 	to->n_reps = 0;
 	to->expand = true;
