@@ -16,14 +16,17 @@ triples: three groups at a time, of which 24 ran) and 690513 (32 runs of the rea
 of which 27 ran) were measured in the same way, and after what those showed had been mended 733119 (45, of which 38 ran), 844227 (25 triples,
 22) and 955331 (32 of the Trainer, 28).  161201 (34 of the Trainer, 29 ran), 161402 (36 pairs, 35) and 271803 (40 of the Trainer, 32) are of 2026-11-26, real
 configs among them; those of 271803 were priced after the Trainer's loop had a knob.
+717171 (40 of the Trainer, 38 ran; of optim, rmsprop and adagrad step tensor by tensor on emulated cards, foreach on real ones), 626262 (26,
+20), 828282 (40 pairs, 36) and 939393 (34 triples, 32) were priced before anything was changed, too: of them only runs that were wrong are rows.
+Ids of e are runs made to find a cause: attention of MVP (e6), adapters of shared tables (e7), LLM.int8 behind checkpoints (e9).
 415263 (26 pairs, 24 ran), 526374 (22 triples, 19) and 637485 (34 of the Trainer, 33) are of 2026-11-26 too, priced before anything was changed.  Their reserved bytes are left out where the run evaluates, which the
 replay of two steps does not; `ret-` are blocks that return their attention weights, behind reentrant checkpoints.
 Left out are what the libraries or the program refuse, what is announced as approximated and far off (xLSTM, MRA, T5Gemma 2, stages of SegFormer frozen by a name), six rows
 whose reference model is quantised (the emulation does not count its scales, or leaves it as it is), one whose drop paths it reads as
 0 (Swin), two of Muon, of which the emulation chooses the
-matrices by names, and one in which it counts a view of a head saved whole (a mean of the weights over modules_to_save), or of which it counts the update in place (SeamlessM4T v2 with SGD), XLM-RoBERTa with AdamW tensor by tensor (its
-head is registered before its body: 0.2 % too low) and a frozen ViT with Adafactor (its positions before its patches: 0.7 %), bert-generation with an embedding saved whole and SGD,
-whose step has that embedding once more for no reason that was found, and Apertus with
+matrices by names, and one in which it counts a view of a head saved whole (a mean of the weights over modules_to_save), or of which it counts
+the update in place (SeamlessM4T v2 with SGD; bert-generation and Mistral with a module saved whole and SGD, where PyTorch's profiler sees no
+allocation in param.add_), and Apertus with
 Adafactor, whose scalars of an activation are registered behind a layer's matrices (1.6 % too high).  Counters of optimizers that step in the
 backward pass are counted by the emulation and lie on the host in truth: 512 bytes a tensor."""
 import contextlib
