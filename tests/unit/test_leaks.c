@@ -23,6 +23,7 @@ static const char *const plans[] = {
 	"precision=amp-bf16 grad-ckpt=full micro-batch=2 seq-len=96 loss=sliced images=1",
 	"precision=bf16 attn=eager grad-ckpt=full lora-r=8 lora-targets=all-linear micro-batch=1",
 	"precision=bf16 qlora=true lora-r=8 kbit-prepare=true micro-batch=2 attn=flash",
+	"precision=bf16 base-weights=int8 lora-r=8 lora-targets=all-linear grad-ckpt=full micro-batch=2 seq-len=64",
 	"precision=fp32 loss=fused micro-batch=1 seq-len=640",
 	"precision=bf16 loss=chunked-nll micro-batch=2 seq-len=640 keep-outputs=true",
 	"precision=amp-bf16 objective=dpo grad-ckpt=full micro-batch=2 seq-len=96 images=1",
