@@ -238,6 +238,21 @@ static struct oom_val patch_rows(struct oom_emit *e, const struct oom_tower *w, 
 	return oom_op_cat_into(t, token, x, e->m_tokens, d);
 }
 
+/* pos_embed(bilinear_indices) * bilinear_weights[:, :, None], summed over the four and cast to x's type (Qwen3VLVisionModel):
+ * four rows of the table for every patch, weighted in fp32. */
+static struct oom_val interpolated(struct oom_emit *e, const struct oom_tower *w, struct oom_val x)
+{
+	const struct oom_dim d = {w->d, "hidden_size"};
+	struct oom_tape *t = e->t;
+	const uint16_t corners = oom_len_const(t, e->m_images, 4 * oom_mono_now(t, e->m_len));
+	struct oom_val ids = oom_new(t, "bilinear indices", corners, D(1), OOM_I32),
+		       weights = oom_new(t, "bilinear weights", corners, D(1), OOM_F32), p;
+
+	p = oom_op_embedding(t, named(w->places, "position_embedding"), ids, w->positions, d, 0);
+	p = oom_op_mean(t, oom_op_mul(t, p, weights), e->m_tokens, d);
+	return oom_op_add(t, x, oom_op_cast(t, p, (enum oom_dtype)x.dt));
+}
+
 /* x and the learned embedding of each row's place. */
 static struct oom_val with_places(struct oom_emit *e, const struct oom_tower *w, struct oom_val x)
 {
@@ -246,6 +261,8 @@ static struct oom_val with_places(struct oom_emit *e, const struct oom_tower *w,
 
 	if (!w->learned)
 		return x;
+	if (w->bilinear)
+		return interpolated(e, w, x);
 	if (w->bare_places) {
 		ids = oom_param(t, named(w->places, "position_embedding"), w->positions, w->d, 0);
 		return oom_op_add(t, x, oom_op_view(t, ids, e->m_len, (struct oom_dim){w->d, "hidden_size"}));

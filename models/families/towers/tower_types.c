@@ -17,7 +17,7 @@
 #define QWEN BIASES, .qwen = true, .apart = true, .rope = true, .frequencies = true, .o = "proj", .patches = "proj"
 #define QWEN3 \
 	QWEN, .times = true, .fused_qkv = true, .norm = OOM_NORM_LAYER, .patch_bias = true, \
-		.learned = true, .up = "linear_fc1", .down = "linear_fc2", .places = "pos_embed", \
+		.learned = true, .bilinear = true, .up = "linear_fc1", .down = "linear_fc2", .places = "pos_embed", \
 		.merger = {"norm", "linear_fc1", "linear_fc2"}
 #define GLM \
 	GATED, .qwen = true, .apart = true, .fused_qkv = true, .rope = true, .frequencies = true, .times = true, .patch_bias = true, \

@@ -76,6 +76,7 @@ struct oom_tower {
 	bool times;                             /* a patch spans temporal_patch_size frames */
 	bool class_token;                       /* among the patches */
 	bool learned;                           /* positions, one per patch */
+	bool bilinear;                          /* interpolated of four rows of the table, whatever the image's size */
 	bool bare_places;                       /* a parameter that is added as it is */
 	bool place_ids;                         /* their numbers are a buffer */
 	/* rotary frequencies of all places are two buffers; the patches of all images are one sequence,
