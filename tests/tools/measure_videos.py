@@ -9,7 +9,7 @@ import torch
 
 import measure_images as images
 import measure_images_apart as apart
-from image_batches import GRID, IMAGE, PATCH, SIDE, flat, masked, tokens
+from image_batches import FEATURES, GRID, IMAGE, PATCH, SIDE, SIDES, flat, masked, tokens
 from measure_images import M, MODELS
 
 VIDEO = 2002                                    # the token that stands for a feature of a video
@@ -19,10 +19,10 @@ BATCHES = {}
 
 # ---- batches: as many frames for each sample ----
 
-def videos(d):
+def videos(d, token=VIDEO):
     """The placeholders of images are those of a video."""
     for name in ("input_ids", "labels"):
-        rows = [[VIDEO if x == IMAGE else x for x in row] for row in d[name].tolist()]
+        rows = [[token if x == IMAGE else x for x in row] for row in d[name].tolist()]
         d[name] = torch.tensor(rows)
     if "mm_token_type_ids" in d:
         d["mm_token_type_ids"] = torch.tensor([[2 * x for x in row] for row in d["mm_token_type_ids"].tolist()])
@@ -50,16 +50,28 @@ def framed(each, more=0):
     return batch
 
 
+def placed(cfg, b, s, frames, dt):
+    """Frames as rows of patches with their places, padded to what 70 features take (Gemma 4's video processor)."""
+    k, side = cfg.vision_config.pooling_kernel_size, SIDES["gemma4"] // PATCH
+    n, most = (side // k) ** 2, 70 * k * k
+    FEATURES["of each"] = [n]
+    places = [[i % side, i // side] for i in range(side * side)] + [[-1, -1]] * (most - side * side)
+    d = videos(tokens(b, s, frames, n, True), 2003)
+    d.update(pixel_values_videos=torch.rand(b, frames, most, 3 * PATCH ** 2).to(dt),
+             video_position_ids=torch.tensor([[places] * frames] * b))
+    return d
+
+
 def tables():
     """Batches of the types: frames that are images to the model, or videos of their own."""
-    for table in (images.qwen, images.glm, images.others, images.omni, images.kept, apart.moving):
+    for table in (images.qwen, images.glm, images.others, images.omni, images.apart, images.kept, apart.moving):
         table()
     for name in ("qwen2_vl", "qwen2_5_vl", "exaone4_5", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"):
         BATCHES[name] = folded(False)
     for name in ("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "glm4v", "glm4v_moe", "glm46v"):
         BATCHES[name] = folded(True)
     BATCHES.update(internvl=flat(GRID ** 2 // 4), smolvlm=masked, video_llava=framed(GRID ** 2 + 1),
-                   llava_next_video=framed(GRID ** 2 // 4), llava_onevision=framed(GRID ** 2 // 4, 1))
+                   llava_next_video=framed(GRID ** 2 // 4), llava_onevision=framed(GRID ** 2 // 4, 1), gemma4=placed)
 
 
 def run(name, i, backend):
@@ -77,7 +89,7 @@ def run(name, i, backend):
         return d
     M.make_batch = make_batch
     row = M.run_spec(spec, backend)
-    row.update(id=spec["id"], video_frames=FRAMES[i], image_size=SIDE)
+    row.update(id=spec["id"], video_frames=FRAMES[i], image_size=SIDES.get(name, SIDE))
     return row, M.load_config(spec)
 
 

@@ -227,7 +227,8 @@ static void frames_of_videos(void **state)
 	} cases[] = {
 		{"qwen2_5_vl\", \"vision_config\": {\"out_hidden_size\": 8192}, \"_\": \"", " 64 tokens (4 x 16)"},
 		{"qwen2_vl\", \"vision_config\": {\"hidden_size\": 8192}, \"_\": \"", " 64 tokens (4 x 16)"},
-		{"internvl", "128 tokens (8 x 16)"}, {"llava_next_video", "128 tokens (8 x 16)"}, {"llava", NULL}, {"gemma3", NULL},
+		{"internvl", "128 tokens (8 x 16)"},
+		{"gemma4\", \"vision_config\": {\"patch_size\": 14}, \"_\": \"", " 56 tokens (8 x 7)"}, {"llava_next_video", "128 tokens (8 x 16)"}, {"llava", NULL}, {"gemma3", NULL},
 		{"qwen2_audio", NULL}, {"llama", NULL},
 	};
 	struct oom_error err = {{0}};

@@ -14,6 +14,9 @@ struct tower {
 	uint16_t tokens, len;
 };
 
+/* Features that a frame of a video may have (max_soft_tokens of Gemma4VideoProcessor; no config has it). */
+enum { OF_A_FRAME = 70 };
+
 static bool read_tower(struct tower *w, struct oom_emit *e)
 {
 	struct oom_reader *r = &e->part[1];
@@ -28,6 +31,8 @@ static bool read_tower(struct tower *w, struct oom_emit *e)
 			    .clipped = oom_read_bool(r, "use_clipped_linears", false),
 			    .act = oom_read_act(r, "hidden_activation", "gelu_pytorch_tanh"), .mask = oom_none()};
 	most = oom_read_count_or(&e->outer, "vision_soft_tokens_per_image", 280) * w->k * w->k;
+	if (e->t->plan->video_frames > 0 && e->t->plan->images <= 0)
+		most = (uint64_t)OF_A_FRAME * w->k * w->k;
 	if (r->status || w->patch > 65536 || !w->k || w->k > 1024 || w->heads % w->kv_heads || w->layers > OOM_MAX_LAYERS ||
 	    w->d > 1 << 24 || w->places > 1 << 24 || most > 1 << 24) {
 		oom_read_fail(r, "the vision tower's sizes (%s) make no model", r->prefix);
@@ -121,8 +126,8 @@ static struct oom_val patches(struct oom_emit *e, const struct tower *w)
 	struct oom_val x = oom_pixel_values(t, e->m_images, w->padded * cut), tables, ids, pad, p[2];
 
 	if (e->merged) {
-		t->pixels += (uint64_t)t->plan->images * w->padded * cut;
-		t->pixel_mask += (uint64_t)t->plan->images * w->padded * 2;
+		t->pixels += e->pictures * w->padded * cut;
+		t->pixel_mask += e->pictures * w->padded * 2;
 	}
 	t->scope = "patch_embedder";
 	tables = oom_param(t, "position_embedding_table", 2 * w->places, w->d, 0);
