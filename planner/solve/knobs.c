@@ -107,6 +107,7 @@ static const struct solved solved[] = {
 	{.knob = "eval-accumulation", .no_changes = true, .evaluates = true},
 	/* each takes its tokens of the sequence, which is as long as was asked */
 	{.knob = "images", .may_idle = true},
+	{.knob = "video-frames", .may_idle = true},
 };
 enum { SOLVED = sizeof(solved) / sizeof(solved[0]) };
 
