@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backward.h"
+#include "tape/round.h"
 
 /* ---- a parameter's gradient ---- */
 
@@ -93,6 +94,25 @@ void oom_push_grad(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 	oom_unref(t, g.sto);
 }
 
+/* A kernel that sums rows in several parts has each of them write what its threads have into one buffer, 4 outputs of 32
+ * threads, in fp32 (aten/src/ATen/native/cuda/Reduce.cuh: setReduceConfig, global_memory_size): as many parts as fill the
+ * card, 16 blocks of 128 threads a multiprocessor, of which H100 and H200 have 132. */
+static struct oom_val sum_buffer(struct oom_tape *t, const struct oom_edge *e, struct grad g)
+{
+	enum { BLOCKS = 16 * 132, BLOCK = 128 };
+	struct oom_val parts;
+
+	if (!t->plan->sum_buffers || t->plan->compile || e->mono != OOM_MONO_ONE || g.width != e->width || g.width % 4 ||
+	    g.width < BLOCK)
+		return oom_none();
+	parts = oom_scratch_hold(t, "parts of a sum",
+				 oom_len_sum_parts(t, g.mono, oom_ceil_div(BLOCKS, oom_ceil_div(g.width, BLOCK))),
+				 BLOCK * g.width, OOM_F32);
+	if (parts.sto >= 0 && !t->stopped)
+		t->rows[parts.sto].inside = true;
+	return parts;
+}
+
 static struct grad validated(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 {
 	if (!g.given)
@@ -100,6 +120,7 @@ static struct grad validated(struct oom_tape *t, const struct oom_edge *e, struc
 	if (g.mono != e->mono || g.width != e->width) {
 		struct grad r = oom_grad_fresh(t, "sum", e->mono, e->width, g.dt, false);
 
+		oom_drop(t, sum_buffer(t, e, g));
 		oom_unref(t, g.sto);
 		g = r;
 	}

@@ -206,6 +206,10 @@
  .summary = "cuBLAS takes a workspace for each thread from the caching allocator, at its first product (false: none, as on "
 	    "an emulated card)",
  .setting = "", .source = "aten/src/ATen/cuda/CublasHandlePool.cpp"},
+{KNOB("sum-buffers", "sum_buffers", sum_buffers), FLAG(1),
+ .summary = "sums over tokens, gradients of biases and of norms' weights, have a buffer for their parts, as CUDA's kernel "
+	    "does (false: as those for the CPU, which an emulated card runs)",
+ .setting = "", .source = "aten/src/ATen/native/cuda/Reduce.cuh gpu_reduce_kernel"},
 {KNOB("segments-down", "segments_down", segments_down), FLAG(1),
  .summary = "the driver gives a segment addresses below those of the segments before it, so that of equal free blocks the "
 	    "youngest serves first (false: above, as an emulated card does)",

@@ -52,6 +52,17 @@ static uint64_t tokens_of(uint64_t b, uint64_t x, int64_t more)
 	return __builtin_mul_overflow(x, b, &all) ? UINT64_MAX : all;
 }
 
+/* Into how many blocks of threads a sum over so many rows is divided where k would fill the card: four rows of threads
+ * add each what they reach, 16 values or more and about 256 at most (setReduceConfig).  0: one block has it all. */
+static uint64_t sum_parts(uint64_t rows, uint64_t k)
+{
+	enum { HEIGHT = 4, LEAST = 16, MOST = 256 };
+	const uint64_t each = oom_ceil_div(rows, HEIGHT), finest = oom_ceil_div(each, LEAST),
+		       coarsest = oom_ceil_div(each, MOST), n = k < finest ? k : finest, parts = n > coarsest ? n : coarsest;
+
+	return each >= MOST && parts > 1 ? parts : 0;
+}
+
 #define AS_VALUE(name, value, vanishes, text) case LEN_##name: return value;
 #define AS_VANISHES(name, value, vanishes, text) case LEN_##name: return vanishes;
 #define AS_TEXT(name, value, vanishes, text) text,

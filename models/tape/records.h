@@ -74,6 +74,7 @@ struct oom_row {
 	bool backward : 1;      /* born in the backward pass */
 	bool shared : 1;        /* by all layers: a mask, a rotary table */
 	bool product : 1;       /* of matrices: cuBLAS makes it */
+	bool inside : 1;        /* of a kernel that writes another row: nothing that is made of it is counted as time */
 	/* its block comes back when another stream is through with it: with what opened that wait last, or itself opens one */
 	bool joins_wait : 1, opens_wait : 1;
 };

@@ -143,6 +143,28 @@ uint16_t oom_len_chunks_before(struct oom_tape *t, uint16_t m, uint64_t k, uint6
 					    each < INT32_MAX ? (int32_t)each : INT32_MAX});
 }
 
+uint16_t oom_len_sum_parts(struct oom_tape *t, uint16_t rows, uint64_t k)
+{
+	const struct oom_mono *m = &t->monos[rows];
+	const uint32_t most = k < UINT32_MAX ? (uint32_t)k : UINT32_MAX;
+	/* every width has lengths of its own: not so many that what must be recorded finds no room */
+	const bool room = t->n_vars + 8 < OOM_MAX_VARS && t->n_monos + 16 < OOM_MAX_MONOS;
+
+	for (int i = 0; room && m->n == 2 && i < 2; i++) {
+		const struct oom_var of = t->vars[m->var[!i]], each = t->vars[m->var[i]];
+
+		if (of.base != OOM_VAR_B || of.op != LEN_AS_IS)
+			continue;
+		if (each.op == LEN_CONST)
+			return times(t, OOM_MONO_ONE,
+				     (struct oom_var){OOM_VAR_B, LEN_SUM_PARTS_OF, most,
+						      each.k < INT32_MAX ? (int32_t)each.k : INT32_MAX});
+		if (each.base != OOM_VAR_B && each.op == LEN_AS_IS)
+			return times(t, OOM_MONO_ONE, (struct oom_var){each.base, LEN_SUM_PARTS, most, 0});
+	}
+	return oom_len_const(t, OOM_MONO_ONE, 0);
+}
+
 uint16_t oom_len_sequences(struct oom_tape *t, uint16_t m, uint64_t k)
 {
 	const uint32_t part = k > 0 && k < UINT32_MAX ? (uint32_t)k : 1;

@@ -91,6 +91,10 @@ uint16_t oom_len_plus_in_many(struct oom_tape *t, uint16_t m, uint64_t k);
  * chunks of 32 (at least 20). */
 uint16_t oom_len_pow2_part(struct oom_tape *t, uint16_t m, uint64_t k);
 
+/* Into how many parts a sum over the rows that `rows` counts, b sequences or samples of a length, is divided where k parts
+ * would fill the card; 0 where it is not divided, or counts something else.  k = 88, rows = b s = 6304: 88. */
+uint16_t oom_len_sum_parts(struct oom_tape *t, uint16_t rows, uint64_t k);
+
 /* m x max(floor(b (s - 1) / k) - 1, 0), or of b x each tokens (each above 0): the chunks of k tokens of the whole batch that
  * are done when the last whole one is under way.  k = 64, m = OOM_MONO_ONE: 198 tokens, 3 - 1 = 2. */
 uint16_t oom_len_chunks_before(struct oom_tape *t, uint16_t m, uint64_t k, uint64_t each);

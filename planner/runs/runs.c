@@ -209,12 +209,13 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 		p.margin = 0;
 	oom_plan_settle_for(&p, m->model, note);
 	seen = p;
-	seen.softmax_product = seen.casts_backwards = seen.cublas_workspaces = seen.segments_down = 0;
+	seen.softmax_product = seen.casts_backwards = seen.cublas_workspaces = seen.segments_down = seen.sum_buffers = 0;
 	if (oom_plan_quantised(&seen) && !seen.zero_stage)
 		seen.quantised_load = OOM_QLOAD_MADE;
 	st = price_on(r, m, &p, capacity, &own, why);
 	tracked = own;
-	if (!st && (p.softmax_product || p.casts_backwards || p.cublas_workspaces || p.segments_down))
+	if (!st && (p.softmax_product || p.casts_backwards || p.cublas_workspaces || p.segments_down ||
+		    p.sum_buffers))
 		st = price_on(r, m, &seen, capacity, &tracked, why);
 	if (st)
 		return st;

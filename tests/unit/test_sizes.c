@@ -79,6 +79,28 @@ static void examples(void **state)
 	drop(t);
 }
 
+/* Buffers that traces of an H100 show: 132 and 37.125 MiB for sums over 32 images' 6304 tokens of 3072 and 768, 32 MiB over
+ * 4096 tokens of 1024 (ViT-base, a small Llama; 512 bytes a part and output).  From 1021 rows on there are parts, and no
+ * more than 1024 rows to a part. */
+static void parts_of_sums(void **state)
+{
+	struct oom_tape *t = tape();
+	const uint16_t tokens = oom_len_const(t, t->m_b, 197);
+	const uint16_t wide = oom_len_sum_parts(t, tokens, 2112 / 24), narrow = oom_len_sum_parts(t, tokens, 2112 / 6),
+		       small = oom_len_sum_parts(t, t->m_bs, 2112 / 8), few = oom_len_sum_parts(t, t->m_bs, 8);
+
+	(void)state;
+	assert_int_equal(oom_mono_eval(t, wide, 32, S, T) * 3072 * 512, 132 << 20);
+	assert_int_equal(oom_mono_eval(t, narrow, 32, S, T) * 768 * 512 * 8, 297 << 20);
+	assert_int_equal(oom_mono_eval(t, small, 4, 1024, T) * 1024 * 512, 32 << 20);
+	assert_int_equal(oom_mono_eval(t, small, 1, 1020, T), 0);
+	assert_int_equal(oom_mono_eval(t, small, 1, 1021, T), 16);
+	assert_int_equal(oom_mono_eval(t, few, 1024, 1024, T), 1024);
+	assert_int_equal(oom_mono_eval(t, oom_len_sum_parts(t, t->m_bss, 8), 32, 1024, T), 0);
+	assert_int_equal(t->status, OOM_OK);
+	drop(t);
+}
+
 /* Half of three sequences are two; apart up to the number asked for, and recorded anew for another. */
 static void sequences(void **state)
 {
@@ -281,7 +303,7 @@ static void conditions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(examples), cmocka_unit_test(sequences), cmocka_unit_test(texts), cmocka_unit_test(growing),
+		cmocka_unit_test(examples), cmocka_unit_test(parts_of_sums), cmocka_unit_test(sequences), cmocka_unit_test(texts), cmocka_unit_test(growing),
 		cmocka_unit_test(vanishing), cmocka_unit_test(pieces), cmocka_unit_test(refusals),
 		cmocka_unit_test(bounds), cmocka_unit_test(conditions)};
 

@@ -83,7 +83,8 @@ static void questions_on_a_v100(void **state)
 	set(&p, "optimizer adamw-loop, transformers 4.5, torch 1.8");
 	p.compute_capability = 7;
 	then = must(xlm_roberta, &p).allocated_bytes;
-	if (fabs((double)then / 12727233536 - 1) > 0.002)
+	/* the parts of sums are those of a larger card */
+	if (fabs((double)then / 12727233536 - 1) > 0.004)
 		fail_msg("%.0f bytes", (double)then);
 	set(&p, "torch 1.11");
 	assert_true(then - must(xlm_roberta, &p).allocated_bytes >= 11 * scores);

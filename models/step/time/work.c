@@ -59,6 +59,8 @@ static void count_births(const struct oom_tape *t, const struct oom_stream *s,
 		if ((ev & 3) != OOM_EV_ALLOC)
 			continue;
 		r = &t->rows[ev >> 2];
+		if (r->inside)
+			continue;
 		w->bytes[r->mono] += times * 2 * (double)r->width *
 				     oom_dtype_bytes((enum oom_dtype)r->dt);
 		if (r->backward && r->cat != OOM_CAT_RECOMPUTE)
