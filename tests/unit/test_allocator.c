@@ -64,34 +64,34 @@ static const struct {
 	bool dies;
 	uint64_t peak;
 } full[] = {
-	{"empty segments go", {30 * MIB, 30 * MIB, -1, -2, 60 * MIB}, 5, {false, 0, 60 * MIB}, 1, false, 60},
+	{"empty segments go", {30 * MIB, 30 * MIB, -1, -2, 60 * MIB}, 5, {false, 0, 60 * MIB, false}, 1, false, 60},
 	{"of which one would have done: all go", {30 * MIB, 10 * MIB, -1, -2, 40 * MIB, 20 * MIB}, 6,
-	 {false, 0, 60 * MIB}, 1, false, 60},
+	 {false, 0, 60 * MIB, false}, 1, false, 60},
 	{"a segment in which something lives stays", {64 * MIB, -1, 30 * MIB, 60 * MIB}, 4,
-	 {false, 0, 120 * MIB}, 1, true, 64},
-	{"room enough: no retry", {64 * MIB, -1, 30 * MIB, 60 * MIB}, 4, {false, 0, 124 * MIB}, 0, false, 124},
-	{"the small pool's go too", {MIB, -1, 20 * MIB}, 3, {false, 0, 20 * MIB}, 1, false, 20},
-	{"more lives than there is", {30 * MIB, 40 * MIB}, 2, {false, 0, 60 * MIB}, 1, true, 30},
+	 {false, 0, 120 * MIB, false}, 1, true, 64},
+	{"room enough: no retry", {64 * MIB, -1, 30 * MIB, 60 * MIB}, 4, {false, 0, 124 * MIB, false}, 0, false, 124},
+	{"the small pool's go too", {MIB, -1, 20 * MIB}, 3, {false, 0, 20 * MIB, false}, 1, false, 20},
+	{"more lives than there is", {30 * MIB, 40 * MIB}, 2, {false, 0, 60 * MIB, false}, 1, true, 30},
 	/* 80 mapped; what lives is in the first two pages, of 20 each, and so 40 go.  60 are wanted: the
 	 * 10 free behind the first 30, and three pages more */
 	{"of an arena the free pages go", {80 * MIB, -1, 30 * MIB, MIB, -3, 60 * MIB}, 6,
-	 {true, 0, 99 * MIB}, 1, true, 82},
+	 {true, 0, 99 * MIB, false}, 1, true, 82},
 	/* two pages go, of the 48 free behind the 2 and of the 20 at the end; 64 are found behind the 30 */
 	{"and others are mapped in their place", {100 * MIB, -1, 50 * MIB, 30 * MIB, -2, 2 * MIB, 64 * MIB}, 7,
-	 {true, 0, 140 * MIB}, 1, false, 140},
+	 {true, 0, 140 * MIB, false}, 1, false, 140},
 	/* 100 mapped, 20 to 80 freed: these pages go and the small pool's 2 come; 40 are two pages of the
 	 * hole, 50 would be three, and nothing is left to release */
 	{"in the hole that they left", {20 * MIB, 60 * MIB, 20 * MIB, -2, MIB, 40 * MIB}, 6,
-	 {true, 0, 101 * MIB}, 1, false, 100},
+	 {true, 0, 101 * MIB, false}, 1, false, 100},
 	{"which is large enough, but the card is not", {20 * MIB, 60 * MIB, 20 * MIB, -2, MIB, 50 * MIB}, 6,
-	 {true, 0, 101 * MIB}, 2, true, 100},
-	{"oversized blocks serve no small request", {64 * MIB, -1, 30 * MIB}, 3, {false, 32 * MIB, 0}, 0,
+	 {true, 0, 101 * MIB, false}, 2, true, 100},
+	{"oversized blocks serve no small request", {64 * MIB, -1, 30 * MIB}, 3, {false, 32 * MIB, 0, false}, 0,
 	 false, 94},
-	{"nor one that would waste 20 MiB", {64 * MIB, -1, 44 * MIB, 40 * MIB}, 4, {false, 32 * MIB, 0}, 0,
+	{"nor one that would waste 20 MiB", {64 * MIB, -1, 44 * MIB, 40 * MIB}, 4, {false, 32 * MIB, 0, false}, 0,
 	 false, 148},
-	{"nor are they split", {64 * MIB, -1, 50 * MIB, 12 * MIB}, 4, {false, 32 * MIB, 0}, 0, false, 76},
+	{"nor are they split", {64 * MIB, -1, 50 * MIB, 12 * MIB}, 4, {false, 32 * MIB, 0, false}, 0, false, 76},
 	{"on a full card one of them goes, and nothing else",
-	 {64 * MIB, 30 * MIB, -1, -2, 40 * MIB, 30 * MIB}, 6, {false, 32 * MIB, 94 * MIB}, 0, false, 94},
+	 {64 * MIB, 30 * MIB, -1, -2, 40 * MIB, 30 * MIB}, 6, {false, 32 * MIB, 94 * MIB, false}, 0, false, 94},
 };
 
 static void full_cards(void **state)
