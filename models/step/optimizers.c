@@ -51,7 +51,7 @@ static void foreach(const struct oom_optimizer *o, const struct oom_stepped *s,
 }
 
 /* Adagrad: the roots of its sums, and a list of gradients times the rate (torch/optim/adagrad.py
- * _multi_tensor_adagrad without weight decay). */
+ * _multi_tensor_adagrad without weight decay).  Adam before 2.1: the roots, and the roots plus epsilon. */
 static void two_lists(const struct oom_optimizer *o, const struct oom_stepped *s,
 		      struct oom_sink *sink)
 {
@@ -258,6 +258,10 @@ static const struct oom_optimizer table[] = {
 	  "arXiv:2412.05270", OOM_NUMERICS},
 	 SLOTS({OOM_OF_PROJECTED, OOM_LONG_BY_RANK, 8, false, 256}, {OOM_OF_PROJECTED, OOM_LONG_BY_RANK, 8, false, 256},
 	       {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 256}, {OOM_OF_NOT_PROJECTED, OOM_PER_ELEMENT, 0, false, 256})},
+	/* torch._foreach_add(exp_avg_sq_sqrt, eps) is a list beside the roots' (2.0 torch/optim/adamw.py _multi_tensor_adamw) */
+	{.choice = {"adamw-two-lists", "AdamW as PyTorch 2.0's foreach implementation: two temporaries as large as a state", "",
+	  TORCH "/adamw.py of 2.0; pytorch/pytorch#104898", OOM_EXACT}, SLOTS(SAME, SAME), .lists = true, .update = two_lists,
+	 .eight_bit = "adamw-8bit-embfp32", .eight_bit_all = "adamw-8bit", .paged = "paged-adamw-8bit", .sharded = "adamw-torchao-8bit"},
 	{.choice = {"muon", "momentum for hidden matrices, AdamW (foreach) for the rest", "muon",
 	  TORCH "/_muon.py", OOM_NUMERICS},
 	 SLOTS({OOM_OF_HIDDEN, OOM_PER_ELEMENT, 0, false, 0}, {OOM_OF_NOT_HIDDEN, OOM_PER_ELEMENT, 0, false, 0},

@@ -103,6 +103,9 @@ static void sums_and_temporaries(void **state)
 	assert_int_equal(s.bytes, 2 * all);
 	assert_int_equal(s.temps[0], all);
 	assert_int_equal(s.temps[1], all);
+	assert_int_equal(oom_optimizer_sums(called("adamw-two-lists"), p, 3, false, false, &s), OOM_OK);
+	assert_int_equal(s.bytes, 2 * all);
+	assert_int_equal(s.temps[1], 2 * all);
 	assert_int_equal(oom_optimizer_sums(called("adamw-fused"), p, 3, false, false, &s), OOM_OK);
 	assert_int_equal(s.temps[1], 0);
 	assert_int_equal(s.rounded, 2 * all + 3 * OOM_BLOCK);
