@@ -56,6 +56,9 @@ OOM_API const char *oom_model_stored_warning(const struct oom_model *model, cons
 /* With adapters, and unless the plan says how the base is stored, sets the base's storage to what the
  * config's own quantization_config loads, provided that it is modelled and can be trained through. */
 OOM_API void oom_model_settle_base(const struct oom_model *model, struct oom_plan *plan);
+/* True if the plan quantises with adapters a base that the config's own quantization_config stores in another way, which
+ * transformers then loads whatever it is asked for (quantizers/auto.py merge_quantization_configs): the plan gets it. */
+OOM_API bool oom_model_keep_base(const struct oom_model *model, struct oom_plan *plan);
 
 /* The precision is auto or auto-amp: it is the engine's and the config's to say. */
 OOM_API bool oom_plan_precision_open(const struct oom_plan *plan);

@@ -138,6 +138,21 @@ void oom_model_settle_base(const struct oom_model *m, struct oom_plan *p)
 		p->double_quant = is_true(m, "bnb_4bit_use_double_quant");
 }
 
+bool oom_model_keep_base(const struct oom_model *m, struct oom_plan *p)
+{
+	const struct oom_plan asked = *p;
+
+	if (!oom_plan_quantised(p))
+		return false;
+	p->base_weights = OOM_BASE_PLAIN;
+	p->base_group = 0;
+	oom_model_settle_base(m, p);
+	if (oom_plan_quantised(p) && oom_plan_base(p) != oom_plan_base(&asked))
+		return true;
+	*p = asked;
+	return false;
+}
+
 void oom_model_read_quantised(struct oom_model *m)
 {
 	const struct oom_key *k = find(m, "quant_method");

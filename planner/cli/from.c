@@ -105,6 +105,21 @@ void oom_from_kernels(struct oom_job *job, const struct oom_model *model)
 		     oom_model_type(model));
 }
 
+void oom_from_base(struct oom_job *job, const struct oom_model *model)
+{
+	const struct oom_option *k = oom_knob_find("base-weights");
+	char asked[OOM_VALUE_SIZE], kept[OOM_VALUE_SIZE];
+
+	if (!job->reading || !oom_reading_value(job->reading, "base-bits"))
+		return;
+	oom_plan_get(&job->plan, k, asked, sizeof(asked));
+	if (!oom_model_keep_base(model, &job->plan))
+		return;
+	oom_complain(0, "warning: base-weights: the files ask for %s, but the checkpoint is %s by its own quantization_config, "
+		     "which stays (transformers quantizers/auto.py)", asked,
+		     oom_plan_get(&job->plan, k, kept, sizeof(kept)));
+}
+
 void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
 		      const struct oom_plan *to)
 {

@@ -250,7 +250,11 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 		return code;
 	}
 	oom_from_kernels(job, t->model);
+	oom_from_base(job, t->model);
 	t->q.plan.liger_kernels = job->plan.liger_kernels;
+	t->q.plan.base_weights = job->plan.base_weights;
+	t->q.plan.base_group = job->plan.base_group;
+	t->q.plan.double_quant = job->plan.double_quant;
 	t->name = strcmp(job->model, "-") ? job->model : oom_model_type(t->model);
 	oom_question_settle(&t->q);
 	warn(t);

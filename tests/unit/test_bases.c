@@ -187,6 +187,10 @@ static void as_the_config_has_it(void **state)
 			fail_msg("%s: base %lld, \"%s\"", cases[i].json, (long long)p.base_weights, e.warning);
 		/* what was asked stands, and nothing is trained whole in few bits */
 		assert_int_equal(asked.base_weights, OOM_BASE_INT8);
+		/* unless the checkpoint's stays, of which there has to be one */
+		assert_int_equal(oom_model_keep_base(m, &asked), cases[i].base != OOM_BASE_PLAIN && cases[i].base != OOM_BASE_INT8);
+		assert_int_equal(asked.base_weights, cases[i].base == OOM_BASE_PLAIN ? OOM_BASE_INT8 : cases[i].base);
+		assert_false(oom_model_keep_base(m, &whole));
 		assert_int_equal(whole.base_weights, OOM_BASE_PLAIN);
 		oom_evaluator_free(ev);
 		oom_model_free(m);
