@@ -171,6 +171,7 @@ static inline bool oom_own_script(const struct oom_crash *c)
 /* What the program that ran calls it; and whether in words of its own, not everybody's. */
 const char *oom_lever_of(const struct oom_crash *c, enum oom_lever lever);
 bool oom_lever_own(const struct oom_crash *c, enum oom_lever lever);
+bool oom_swaps_blocks(const struct oom_crash *c);
 /* People speak of cards more than twice as large as the one that the message is about. */
 bool oom_other_card(const struct oom_crash *c);
 /* Refused though more than the request is said to be free: a smaller one need not fare better. */

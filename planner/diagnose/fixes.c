@@ -75,7 +75,7 @@ static void in_order(const struct oom_asked *q, enum oom_lever out[OOM_MAX_LEVER
 		out[n] = q->levers[n];
 		at = out[n] == OOM_LEVER_SHARD ? n : at;
 	}
-	if (q->work != OOM_WORK_TRAINING || !at || at == OOM_MAX_LEVERS)
+	if (q->work != OOM_WORK_TRAINING || !at || at == OOM_MAX_LEVERS || oom_swaps_blocks(q->c))
 		return;
 	to = !oom_several_cards(q->c) ? n - 1 : q->c->splits && at > 2 ? 2 : at;
 	if (to > at)
@@ -151,16 +151,16 @@ static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer
 	const struct oom_crash *c = q->c;
 	const bool trains = q->work == OOM_WORK_TRAINING, runs = q->work == OOM_WORK_INFERENCE || q->work == OOM_WORK_EVAL;
 	const enum oom_lever part = trains ? oom_part_of(c)->trains : oom_part_of(c)->runs,
-			     l = part ? part : trains ? OOM_LEVER_BATCH : q->work == OOM_WORK_EVAL ? OOM_LEVER_EVAL_BATCH : OOM_LEVER_REQUESTS;
+			     own = part == OOM_LEVER_MAPS && oom_lever_own(c, OOM_LEVER_TILE) ? OOM_LEVER_TILE : part, l = own ? own : trains ? OOM_LEVER_BATCH : q->work == OOM_WORK_EVAL ? OOM_LEVER_EVAL_BATCH : OOM_LEVER_REQUESTS;
 	char buf[300];
 
-	/* weights that every rank reads to the first card look like others' there */
-	if (q->cause == OOM_CAUSE_OTHER_PROCESS && q->work == OOM_WORK_LOADING && c->gpu_index <= 0 && (c->trains || oom_several_cards(c)))
+	/* weights that every rank reads to the first card look like others' there, and so do contexts that ranks make there */
+	if (q->cause == OOM_CAUSE_OTHER_PROCESS && c->gpu_index <= 0 && (q->work == OOM_WORK_LOADING ? c->trains || oom_several_cards(c) : (trains || c->trains) && c->n_processes > 2))
 		oom_fix_add(a, "if the others are ranks of this run: ", "each on its own card (device_map={\"\": local_rank}, or torch.cuda.set_device(local_rank) before it loads)");
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && c->part == OOM_PART_MERGED)
 		add(c, a, "or without the card: ", OOM_LEVER_MERGE);
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && !oom_lever_is_set(c, l) &&
-	    c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 8)
+	    (c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 8 || (part && c->bytes[OOM_CRASH_TRIED] >= c->bytes[OOM_CRASH_TOTAL] / 8)))
 		oom_fix_add(a, c->tried & OOM_SET(l) ? "to fit beside them, further than was tried: " : "to fit beside them: ", told_words_of(c, l, buf, sizeof(buf)));
 }
 
@@ -176,6 +176,22 @@ static void fix_by_pieces(const struct oom_asked *q, struct oom_crash_answer *a)
 	add(c, a, q->levers ? "" : "in any case: ", oom_fix_instead(c, q->cause, OOM_LEVER_FRAGMENT));
 }
 
+/* Programs that the message lists hold several times what was missing: without them it fits, for this once. */
+static void fix_by_others(const struct oom_asked *q, struct oom_crash_answer *a)
+{
+	const struct oom_crash *c = q->c;
+	const uint64_t tried = c->bytes[OOM_CRASH_TRIED], left = c->bytes[OOM_CRASH_FREE];
+	bool listed;
+	const uint64_t away = oom_card_outside(c, &listed);
+
+	if (q->cause != OOM_CAUSE_TOO_LARGE || !listed || !c->known[OOM_CRASH_FREE] || tried < left || away < 4 * (tried - left) || away < (uint64_t)1 << 29 ||
+	    c->trains || c->rank >= 0 || oom_several_cards(c))
+		return;
+	if (a->n_fix == OOM_ANSWER_FIXES)
+		a->n_fix--;
+	oom_fix_add(a, "", "end the other programs on the card (nvidia-smi shows whose they are): what they hold is several times what was missing");
+}
+
 /* A last place is made for what is worth more than the last of the levers. */
 static void fix_behind(const struct oom_asked *q, struct oom_crash_answer *a)
 {
@@ -188,6 +204,7 @@ static void fix_behind(const struct oom_asked *q, struct oom_crash_answer *a)
 			a->n_fix--;
 		add(c, a, "", OOM_LEVER_SPREAD);
 	}
+	fix_by_others(q, a);
 	if (q->levers)
 		fix_by_pieces(q, a);
 }

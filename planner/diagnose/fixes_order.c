@@ -116,6 +116,8 @@ static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT),
 static const enum oom_lever of_own_weights[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD));
 static const enum oom_lever of_lent[OOM_MAX_LEVERS] = DO(V(ADAPTER), V(OPTIMIZER), V(RECOMPUTE), V(LENGTH));
 static const enum oom_lever of_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
+/* Of those whose trainer keeps blocks of the model on the host. */
+static const enum oom_lever of_swapped[OOM_MAX_LEVERS] = DO(V(BATCH), V(RECOMPUTE), V(SHARD), V(LENGTH), V(LOGITS), V(PRECISION));
 /* Told more than one sample: the states are in the way, and the batch as well. */
 static const enum oom_lever of_states_and_batch[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(BATCH), V(ADAPTER), V(RECOMPUTE));
 static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(RECOMPUTE), V(PRECISION), V(LENGTH));
@@ -172,6 +174,12 @@ static const char *of_library(const struct oom_crash *c, enum oom_lever l)
 bool oom_lever_own(const struct oom_crash *c, enum oom_lever l)
 {
 	return of_program(c, l) && of_program(c, l) != oom_lever_in("torch", "torch", l);
+}
+
+/* What divides the model needs no second card: blocks of it wait on the host. */
+bool oom_swaps_blocks(const struct oom_crash *c)
+{
+	return oom_lever_own(c, OOM_LEVER_SHARD) && strstr(oom_lever_of(c, OOM_LEVER_SHARD), "swap");
 }
 
 /* Where the program has everybody's words, what its model works on has narrower ones; a vocabulary is everybody's. */
@@ -313,7 +321,7 @@ static const enum oom_lever *of_step(const struct oom_crash *c)
 		return of_images;
 	/* trainers of what draws have adapters as well */
 	if (c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !c->language && oom_task_dialect(c) && !c->sharded)
-		return of_drawn;
+		return oom_swaps_blocks(c) ? of_swapped : of_drawn;
 	return NULL;
 }
 

@@ -202,7 +202,7 @@ static void decode_model(struct oom_crash *c, const char *begin, const char *end
 {
 	/* models of language have a vocabulary */
 	static const char *const language[] = {"vocab", "log_prob", "logprob", "ForCausalLM", "lm_head", "llama", "Llama", "LLAMA", "LLaMA", "icuna", "LLM", "gpt", "GPT",
-					       "Qwen", "qwen", "megatron", "trl", "unsloth", "qlora", "QLoRA", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", NULL},
+					       "Qwen", "qwen", "megatron", "trl", "unsloth", "qlora", "QLoRA", "token", "litgpt", "torchtune", "torchtitan", "Unsloth", "InternVL", "internvl", "llava", "LLaVA", NULL},
 				 /* as a rule, but for the models of sound and sight that they hold as well */
 				 *const mostly[] = {"transformers", NULL}, *const perhaps[] = {"trainer.py", NULL};
 	/* of models that see, not of those that draw */

@@ -85,6 +85,8 @@ static const struct {
 	{"rel_shift", 0, OOM_PART_SCORES, 0},
 	{"softmax(scores", 0, OOM_PART_SCORES, 0},
 	{"softmax(attn", 0, OOM_PART_SCORES, 0},
+	/* as blocks of transformers call it, whose scores are of 16 bits */
+	{"input.softmax(dim, dtype=dtype)", 0, OOM_PART_SCORES, 0},
 	/* queries against keys: the indices of both remain */
 	{"j d -> b i j", 0, OOM_PART_SCORES, 0},
 	{"j d -> b h i j", 0, OOM_PART_SCORES, 0},

@@ -136,7 +136,7 @@ static const struct oom_program programs[] = {
 	 {"@awq", "@auto_gptq", "@gptqmodel", "@llmcompressor", "@optimum/gptq", "@auto_round", "@hqq", "llmcompressor", "llm-compressor", "AWQModifier", "GPTQModifier", "autoawq", "AutoAWQForCausalLM.from_pretrained", "AutoAWQ", "BaseQuantizeConfig", "GPTQConfig(bits", ".save_quantized(", "calibration activations", "calibration dataset"}, NULL, {NULL}},
 	{"diffusers", "Diffusers", OOM_ACTIVITY_EITHER, "diffusers", {"@diffusers/pipelines", "diffusers\\pipelines", "@diffusers", "from diffusers", "FluxPipeline", "StableDiffusionPipeline", "DiffusionPipeline", "Flux2Pipeline", "WanPipeline", "num_inference_steps", "enable_model_cpu_offload", "enable_sequential_cpu_offload"}, "diffusers-train", {NULL}},
 	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_EITHER, "deepspeed", {"@deepspeed", "see_memory_usage", "[deepspeed]", "ds_config", "ZeRO stage", "ZeRO-2",
-	    "ZeRO-3", "ZeRO optimizer"}, NULL, {NULL}},
+	    "ZeRO-3", "ZeRO optimizer", "ZeRO3"}, NULL, {NULL}},
 	{"megatron-deepspeed", "Megatron-DeepSpeed", OOM_ACTIVITY_TRAINS, "megatron-deepspeed", {"@deepspeed"}, NULL, {"megatron"}},
 	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "colossalai", {"@colossalai", "@ColossalAI", "@coati", "booster.backward(", "colossalai run"}, NULL, {NULL}},
 	{"generate", "generation with transformers", OOM_ACTIVITY_LIBRARY, "transformers",

@@ -28,6 +28,7 @@ static const struct {
 	{"qlora", OOM_LEVER_QUANT},
 	{"QLoRA", OOM_LEVER_QUANT},
 	{"QLORA", OOM_LEVER_QUANT},
+	{"QLoRa", OOM_LEVER_QUANT},
 	/* weights that are quantised, by their names on the Hub */
 	{"-awq", OOM_LEVER_QUANT},
 	{"-AWQ", OOM_LEVER_QUANT},
@@ -212,6 +213,23 @@ static bool speaks_of_lora(const char *begin, const char *end)
 	return false;
 }
 
+/* "2 nodes, DeepSpeed: ZeRO3", "I use deepspeed ZERO-3": the stage in somebody's sentence, not as advice. */
+static bool speaks_of_third_stage(const char *begin, const char *end)
+{
+	static const char *const words[] = {"ZeRO3", "ZeRO-3", "ZeRO 3", "Zero3", "Zero-3", "ZERO3", "ZERO-3", "zero3", "zero-3"},
+				 *const engine[] = {"eepspeed", "eepSpeed", "EEPSPEED"},
+				 *const against[] = {"ithout ", "nstead of ", "han ", " not ", " no ", "ecommend", "uggest", "hould ", "ould ", "can ", "ry using", "only "};
+
+	for (size_t i = 0; i < COUNT(words); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {
+			const char *const line = oom_line_begin(begin, p);
+
+			if (any_in(engine, COUNT(engine), line, p) && !any_in(against, COUNT(against), p - line > 30 ? p - 30 : line, p))
+				return true;
+		}
+	return false;
+}
+
 /* Set by whoever started it; the message's own advice names the same words. */
 static bool has_segments(const char *begin, const char *end)
 {
@@ -338,6 +356,8 @@ void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *e
 	c->amd = oom_text_find(begin, end, "rocm") || oom_text_find(begin, end, "ROCm") || oom_text_find(begin, end, "hipError") || oom_text_find(begin, end, "HIP_ERROR") || oom_text_find(begin, end, "hipMalloc");
 	if (speaks_of_lora(begin, end))
 		c->set |= OOM_SET(OOM_LEVER_ADAPTER);
+	if (speaks_of_third_stage(begin, end))
+		c->set |= OOM_SET(OOM_LEVER_SHARD);
 	c->several = loads_several(begin, end);
 	c->moved_whole = moves_first(begin, end);
 	c->mapped = (oom_text_find(begin, end, "device_map=\"auto\"") || oom_text_find(begin, end, "device_map='auto'") || oom_text_find(begin, end, "device_map: auto") || oom_text_find(begin, end, "device_map=auto")) &&

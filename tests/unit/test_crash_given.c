@@ -136,6 +136,34 @@ static const struct crash_want want[] = {
 	 "preprocess_logits_for_metrics", NULL, NULL, "what an evaluation collects fills the host"},
 	{"Video-R1#15", "per_device_train_batch_size=1\n" STEP AT("/l/transformers/models/qwen2_5_vl/modeling_qwen2_5_vl.py", "forward", "a = F.scaled_dot_product_attention(q, k, v, m)") NEW("131.22 GiB", "79.33 GiB", "1.27 GiB", "54.80 GiB", "22.40 GiB"), 1,
 	 "chunks; free memory", "or free memory", NULL, "a list without its last"},
+	/* ---- what a sentence says of the run, and who else is on the card ---- */
+	{"GPT-4-LLM#16", OLD("172.00 MiB", "79.35 GiB", "73.90 GiB", "12.00 MiB", "76.80 GiB") "Cards: 2 of 80G\nDeepSpeed: ZeRO3\n", 6,
+	 "offload_optimizer", "stage 2 or 3", "sharded parameters", "the third stage is there"},
+	{"axolotl#998", "QLoRa of a Mixtral on two cards\n" TRACE AT("/w/axolotl/src/axolotl/cli/train.py", "<module>", "fire.Fire(do_cli)") AT("/l/accelerate/utils/modeling.py", "set_module_tensor_to_device", "new_value = old_value.to(device)")
+			OLD("20.00 MiB", "24.00 GiB", "23.01 GiB", "0 bytes", "23.10 GiB"), 1,
+	 "fsdp_config", "the base quantised", NULL, "of four bits already"},
+	{"StyleTTS2FineTune#1", "StyleTTS2 fine tuning on clips of four seconds\n" NEW("50.00 MiB", "8.00 GiB", "0 bytes", "14.20 GiB", "400.00 MiB"), 1,
+	 "micro-batch", "if it was not training", NULL, "with a blank between"},
+	{"DeepSpeed#2899", "I use deepspeed ZERO-3 with the Trainer to finetune a model of 30b\ngpu-3:     ret = input.softmax(dim, dtype=dtype)\n" OLD("896.00 MiB", "79.17 GiB", "76.60 GiB", "381.00 MiB", "77.20 GiB"), 1,
+	 "scaled_dot_product_attention", "stage 2 or 3", "square of the length", "scores in 16 bits"},
+	{"openvla#105", "It works with one card; of several for fine-tuning it does not\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 23.64 GiB of which 2.00 MiB is free. "
+			"Process 36 has 808.00 MiB memory in use. Process 33 has 21.48 GiB memory in use. Process 35 has 690.00 MiB memory in use. Process 34 has 688.00 MiB memory in use. "
+			"Of the allocated memory 282.00 MiB is allocated by PyTorch, and 21.50 MiB is reserved by PyTorch but unallocated.\n", 2,
+	 "local_rank", NULL, NULL, "contexts of the other ranks"},
+	{"FireRedTTS2#17", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 26.00 MiB. GPU 0 has a total capacity of 11.66 GiB of which 9.80 MiB is free. Process 38 has 618.00 MiB memory in use. "
+			   "Process 14 has 1.28 GiB memory in use. Including non-PyTorch memory, this process has 9.74 GiB memory in use. Of the allocated memory 9.30 GiB is allocated by PyTorch, and 163.00 MiB is reserved by PyTorch but unallocated.\n", 6,
+	 "end the other programs", NULL, "1.88 GiB", "16 MiB were missing"},
+	{"autotrain#737", "Starting to train\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate 124.00 MiB. GPU 0 has a total capacity of 19.94 GiB of which 554.00 MiB is free. Of the allocated memory 15.87 GiB is allocated by PyTorch, "
+			  "and 165.00 MiB is reserved by PyTorch but unallocated.\n", 1,
+	 "micro-batch", "remove the cap", "thirtieth", "a card as full as that"},
+	{"kohya_ss#2724", "kohya, flux.1 lora training, train batch size = 1, max resolution = 512,512\n" NEW("18.00 MiB", "44.53 GiB", "15.00 MiB", "42.17 GiB", "1.83 GiB"), 2,
+	 "blocks_to_swap", NULL, NULL, "one card is enough for that"},
+	{"InternVL#84", "python internvl/train/internvl_chat_finetune.py --freeze_llm False --fp16 True --per_device_train_batch_size 1\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 280.00 MiB\n", 6,
+	 "deepspeed=", NULL, NULL, "a model of language that sees"},
+	{"InvokeAI", "[InvokeAI]\n" TRACE AT("/l/torch/nn/modules/conv.py", "_conv_forward", "return F.conv2d(")
+		     "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 4.50 GiB. GPU 0 has a total capacity of 15.98 GiB of which 1.40 GiB is free. Of the allocated memory 1.26 GiB is allocated by PyTorch, "
+		     "and 152.00 MiB is reserved by PyTorch but unallocated.\n", 3,
+	 "force_tiled_decode", NULL, NULL, "maps of a third of the card"},
 };
 
 static void test_given(void **state)
