@@ -189,6 +189,7 @@ void oom_observe_parameters(const struct oom_crash *c, enum oom_crash_work work,
 /* size.c: the rows of logits that a request is exactly, by the length and the batch that the run was told and its family's
  * vocabulary, and the bytes of each number; 0: it is not.  And c->part by that, where nothing else shows it. */
 double oom_logits_rows(const struct oom_crash *c, unsigned *each);
+bool oom_copies_all(const struct oom_crash *c);
 void oom_part_by_size(struct oom_crash *c);
 /* fixes.c: it is for want of memory in a training that has run for some steps, and its samples have lengths. */
 bool oom_after_steps(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause);

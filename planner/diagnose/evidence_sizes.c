@@ -59,11 +59,15 @@ static void tokens(const struct oom_crash *c, struct oom_crash_answer *a)
 }
 
 /* DeepSpeed lays a rank's parameters out flat: a state is as large as all of them in fp32, and Adam's second as its first. */
-static void states(const struct oom_crash *c, struct oom_crash_answer *a)
+static void states(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a)
 {
 	const double gib = 1073741824.0, tried = (double)c->bytes[OOM_CRASH_TRIED];
-	char *const out = c->part == OOM_PART_STATES && c->zero && tried >= gib / 4 ? oom_evidence_slot(a) : NULL;
+	char *out = c->part == OOM_PART_STATES && c->zero && tried >= gib / 4 ? oom_evidence_slot(a) : NULL;
 
+	if (!out && oom_copies_all(c) && work == OOM_WORK_TRAINING && (out = oom_evidence_slot(a)) != NULL) {
+		snprintf(out, sizeof(a->evidence[0]), "as much was asked for at once as is held in all: the weights once more in one piece (gradients, a cast, states laid out flat); %.0f M numbers of 16 bits", tried / 2e6);
+		return;
+	}
 	if (out)
 		snprintf(out, sizeof(a->evidence[0]), "%.2f GiB are one fp32 number for each of %.0f M parameters of this rank; Adam keeps two, the fp32 weights are a third: %.2f GiB together",
 			 tried / gib, tried / 4e6, 3 * tried / gib);
@@ -88,6 +92,6 @@ void oom_observe_shape(const struct oom_crash *c, struct oom_crash_answer *a)
 void oom_observe_parameters(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a)
 {
 	tokens(c, a);
-	states(c, a);
+	states(c, work, a);
 	trained_part(c, work, a);
 }

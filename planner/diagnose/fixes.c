@@ -149,7 +149,7 @@ static const char *told_words_of(const struct oom_crash *c, enum oom_lever l, ch
 static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer *a)
 {
 	const struct oom_crash *c = q->c;
-	const bool trains = q->work == OOM_WORK_TRAINING, runs = q->work == OOM_WORK_INFERENCE || q->work == OOM_WORK_EVAL;
+	const bool trains = q->work == OOM_WORK_TRAINING || (q->work == OOM_WORK_SETUP && c->part == OOM_PART_STATES), runs = q->work == OOM_WORK_INFERENCE || q->work == OOM_WORK_EVAL;
 	const enum oom_lever part = trains ? oom_part_of(c)->trains : oom_part_of(c)->runs,
 			     own = part == OOM_LEVER_MAPS && oom_lever_own(c, OOM_LEVER_TILE) ? OOM_LEVER_TILE : part, l = own ? own : trains ? OOM_LEVER_BATCH : q->work == OOM_WORK_EVAL ? OOM_LEVER_EVAL_BATCH : OOM_LEVER_REQUESTS;
 	char buf[300];
@@ -162,6 +162,12 @@ static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && !oom_lever_is_set(c, l) &&
 	    (c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 8 || (part && c->bytes[OOM_CRASH_TRIED] >= c->bytes[OOM_CRASH_TOTAL] / 8)))
 		oom_fix_add(a, c->tried & OOM_SET(l) ? "to fit beside them, further than was tried: " : "to fit beside them: ", told_words_of(c, l, buf, sizeof(buf)));
+	/* most of the card is this process's own */
+	if (q->cause == OOM_CAUSE_OTHER_PROCESS && a->n_fix == 2 && !strncmp(a->fix[1], "to fit beside", strlen("to fit beside")) && c->bytes[OOM_CRASH_ALLOCATED] > c->bytes[OOM_CRASH_TOTAL] / 2) {
+		memcpy(buf, a->fix[0], sizeof(a->fix[0]) < sizeof(buf) ? sizeof(a->fix[0]) : sizeof(buf));
+		memmove(a->fix[0], a->fix[1], sizeof(a->fix[0]));
+		snprintf(a->fix[1], sizeof(a->fix[1]), "%s", buf);
+	}
 }
 
 /* Pieces that would be enough, were they one: behind what helps surely. */

@@ -311,7 +311,7 @@ static const enum oom_lever *of_step(const struct oom_crash *c)
 	if (in_second_step(c))
 		return of_second_steps;
 	/* activations are gone when states are made, in whatever frame that is */
-	if (c->part == OOM_PART_STATES && c->phase == OOM_CRASH_TRAIN_STEP)
+	if ((c->part == OOM_PART_STATES && c->phase == OOM_CRASH_TRAIN_STEP) || oom_copies_all(c))
 		return of_states_made;
 	/* beside an engine's weights and cache: the states can wait on the host while it speaks */
 	if (c->engine && c->phase != OOM_CRASH_OPTIMIZER)

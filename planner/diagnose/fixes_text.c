@@ -50,8 +50,11 @@ static void fix_what_is_seen(const struct oom_asked *q, struct oom_crash_answer 
 	const enum oom_cause cause = q->cause;
 	const bool of_memory = q->of_memory;
 
-	/* of a batch that was told, a part is smaller by as much */
-	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_alone_too_large(c) && oom_told_first(c, OOM_ABOUT_BATCH) && oom_told_first(c, OOM_ABOUT_BATCH)->value > 1)
+	const struct oom_crash_told *const batch = oom_told_first(c, OOM_ABOUT_BATCH);
+
+	/* of a batch that was told, a part is smaller by as much: where one sample of it fits */
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && oom_alone_too_large(c) && batch && batch->value > 1 && c->known[OOM_CRASH_TOTAL] &&
+	    (double)c->bytes[OOM_CRASH_TRIED] / batch->value < (double)c->bytes[OOM_CRASH_TOTAL])
 		oom_fix_lever(c, a, "", OOM_LEVER_BATCH);
 	/* one tensor larger than the card: nothing but that tensor helps; of a convolution its part says so */
 	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING))

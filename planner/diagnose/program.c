@@ -95,7 +95,7 @@ static const struct oom_program programs[] = {
 	{"mlx-lm", "MLX", OOM_ACTIVITY_EITHER, "mlx", {"@mlx_lm", "@mlx_vlm", "mlx-vlm", "mlx-lm", "mlx_lm", "mlx_vlm"}, NULL, {NULL}},
 	{"nemo-asr", "NeMo", OOM_ACTIVITY_EITHER, "nemo-asr", {"@nemo/collections/asr", "transcribe_speech", "nemo_asr", "speech_to_text_"}, NULL, {"lightning"}},
 	{"nemo", "NeMo", OOM_ACTIVITY_TRAINS, "megatron", {"@nemo", "@nemo_rl", "MegatronPolicyWorker"}, NULL, {NULL}},
-	{"megatron", "Megatron-LM", OOM_ACTIVITY_TRAINS, "megatron", {"@megatron", "Megatron", "pretrain_gpt"}, NULL, {NULL}},
+	{"megatron", "Megatron-LM", OOM_ACTIVITY_TRAINS, "megatron", {"@megatron", "Megatron", "pretrain_gpt", "megatron sft", "megatron pt", "megatron rlhf"}, NULL, {NULL}},
 	{"ultralytics", "Ultralytics", OOM_ACTIVITY_EITHER, "ultralytics", {"@ultralytics", "yolov5", "@yolov", "Ultralytics", "yolo train", "yolo detect",
 	    "yolo task", "YOLOv8", "yolov8", "yolo11", "YOLO11", "YOLOV11", "AutoBatch: "}, NULL, {NULL}},
 	{"detectron2", "detectron2", OOM_ACTIVITY_EITHER, "detectron2", {"@detectron2", "d2.engine"}, NULL, {NULL}},

@@ -87,7 +87,12 @@ static bool ends_bar(const char *begin, const char *p, const char *end)
 	static const char word[] = "Killed", block[] = "\xe2\x96";
 	const char *const line = oom_line_begin(begin, p);
 
-	if (p == line || (p + strlen(word) < end && p[strlen(word)] != '\n' && p[strlen(word)] != '\r') || !oom_text_find(line, p, "%|"))
+	const char *after = p + strlen(word);
+
+	/* in somebody's sentence: "the error message is "97%| 29/30 [00:35]Killed."" */
+	while (after < end && strchr(".\"'`", *after))
+		after++;
+	if (p == line || (after < end && *after != '\n' && *after != '\r') || !oom_text_find(line, p, "%|"))
 		return false;
 	return p[-1] == '#' || p[-1] == ']' || p[-1] == ' ' || (p - line > 2 && !memcmp(p - 3, block, 2));
 }

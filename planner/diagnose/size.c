@@ -25,6 +25,15 @@ double oom_logits_rows(const struct oom_crash *c, unsigned *each)
 	return 0;
 }
 
+/* In a training, as much at once as is held in all: the weights once more, in one piece. */
+bool oom_copies_all(const struct oom_crash *c)
+{
+	const double tried = (double)c->bytes[OOM_CRASH_TRIED], held = (double)c->bytes[OOM_CRASH_ALLOCATED];
+
+	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_ALLOCATED] && tried >= (double)((uint64_t)2 << 30) && held >= tried && held < 1.02 * tried &&
+	       c->part == OOM_PART_UNKNOWN && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !c->stepped;
+}
+
 void oom_part_by_size(struct oom_crash *c)
 {
 	unsigned each;

@@ -164,6 +164,24 @@ static const struct crash_want want[] = {
 		     "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 4.50 GiB. GPU 0 has a total capacity of 15.98 GiB of which 1.40 GiB is free. Of the allocated memory 1.26 GiB is allocated by PyTorch, "
 		     "and 152.00 MiB is reserved by PyTorch but unallocated.\n", 3,
 	 "force_tiled_decode", NULL, NULL, "maps of a third of the card"},
+	/* ---- sizes against one another, and who holds the most ---- */
+	{"gpt4all#544", "fine tuning on four V100 of 16GB\n" OLD("11.27 GiB", "15.77 GiB", "11.38 GiB", "3.48 GiB", "11.39 GiB"), 1,
+	 "optimizer state", "micro-batch", "the weights once more", "6051 M numbers of 16 bits: a model of 6 B"},
+	{"yolov5#10528", "training, batch size of 8\n" OLD("1936.00 GiB", "11.17 GiB", "2.15 GiB", "7.62 GiB", "3.02 GiB"), 1,
+	 "make that one tensor smaller", NULL, NULL, "an eighth is 242 GiB: no batch helps"},
+	{"CogVideo#225", TRACE AT("/l/deepspeed/runtime/engine.py", "_configure_zero_optimizer", "optimizer = DeepSpeedZeroOptimizer(") AT("/l/deepspeed/runtime/zero/stage_1_and_2.py", "__init__", "self.device).clone().float().detach()")
+			 "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.74 GiB. GPU 0 has a total capacity of 79.44 GiB of which 3.03 GiB is free. Process 16 has 26.06 GiB memory in use. "
+			 "Including non-PyTorch memory, this process has 50.34 GiB memory in use. Of the allocated memory 49.70 GiB is allocated by PyTorch, and 47.00 MiB is reserved by PyTorch but unallocated.\n", 2,
+	 "offload_optimizer", NULL, "62.22 GiB", "the other process's 26 GiB are not enough for three such copies"},
+	{"xinference#3837", "ERROR    Model actor is out of memory, model id: Qwen3-Reranker, error: CUDA out of memory. Tried to allocate 202.00 MiB. GPU 0 has a total capacity of 47.37 GiB of which 64.00 MiB is free. "
+			    "Process 79 has 466.00 MiB memory in use. Process 99 has 3.53 GiB memory in use. Process 10 has 3.07 GiB memory in use. Process 94 has 37.59 GiB memory in use. "
+			    "Of the allocated memory 36.20 GiB is allocated by PyTorch, and 1015.00 MiB is reserved by PyTorch but unallocated.\n", 1,
+	 "smaller inference batch", NULL, NULL, "36 of 47 GiB are its own"},
+	{"ms-swift#9403", "megatron sft --model_type qwen3_moe --train_type lora --tensor_model_parallel_size 4 --micro_batch_size 1\n"
+			  "RuntimeError: NPU out of memory. Tried to allocate 26.44 GiB (NPU 2; 60.96 GiB total capacity; 30.23 GiB already allocated; 30.23 GiB current active; 25.36 GiB free; 33.08 GiB reserved in total by PyTorch)\n", 1,
+	 "--recompute", "FSDP", NULL, "a command of another program's trainer"},
+	{"AutoAWQ#543", "128GB ram; the error message is \"Loading checkpoint shards:  97%|#########6| 29/30 [00:35<00:01,  1.39s/it]Killed.\"\n", 6,
+	 "host memory", NULL, NULL, "a kill in somebody's sentence"},
 };
 
 static void test_given(void **state)
