@@ -288,9 +288,6 @@ void oom_causes_of_card(struct oom_crash *c)
 		if (held > total - total / 8 && left < total / 12)
 			oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.6,
 				      "the card is full but for what the driver keeps, more than the request though that is");
-		/* and less than a thirtieth of it is no room for what follows */
-		else if (held > total - total / 4 && left < total / 30 && tried > left / 8)
-			oom_cause_say(c, OOM_CAUSE_TOO_LARGE, sure(c) ? 0.4 : 0.55, "a thirtieth of the card is left, more than the request though that is: it comes in pieces");
 		if (!c->n_causes)
 			refused_though_free(c);
 		return;

@@ -153,9 +153,6 @@ static const struct crash_want want[] = {
 	{"FireRedTTS2#17", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 26.00 MiB. GPU 0 has a total capacity of 11.66 GiB of which 9.80 MiB is free. Process 38 has 618.00 MiB memory in use. "
 			   "Process 14 has 1.28 GiB memory in use. Including non-PyTorch memory, this process has 9.74 GiB memory in use. Of the allocated memory 9.30 GiB is allocated by PyTorch, and 163.00 MiB is reserved by PyTorch but unallocated.\n", 6,
 	 "end the other programs", NULL, "1.88 GiB", "16 MiB were missing"},
-	{"autotrain#737", "Starting to train\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate 124.00 MiB. GPU 0 has a total capacity of 19.94 GiB of which 554.00 MiB is free. Of the allocated memory 15.87 GiB is allocated by PyTorch, "
-			  "and 165.00 MiB is reserved by PyTorch but unallocated.\n", 1,
-	 "micro-batch", "remove the cap", "thirtieth", "a card as full as that"},
 	{"kohya_ss#2724", "kohya, flux.1 lora training, train batch size = 1, max resolution = 512,512\n" NEW("18.00 MiB", "44.53 GiB", "15.00 MiB", "42.17 GiB", "1.83 GiB"), 2,
 	 "blocks_to_swap", NULL, NULL, "one card is enough for that"},
 	{"InternVL#84", "python internvl/train/internvl_chat_finetune.py --freeze_llm False --fp16 True --per_device_train_batch_size 1\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 280.00 MiB\n", 6,
