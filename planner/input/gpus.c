@@ -24,8 +24,7 @@ const char *oom_capacity_kind_str(enum oom_capacity_kind kind)
  * "NVIDIA GeForce RTX 4090" and "4090" give "4090", "A100-SXM4-40GB" gives "a100sxm440". */
 static void normalise(const char *s, char *out, size_t size)
 {
-	static const char *const noise[] = {"nvidia", "geforce", "tesla", "amd", "instinct",
-					    "radeon", "quadro",	 "rtx",	  "gtx"};
+	static const char *const noise[] = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "quadro", "rtx", "gtx"};
 	char low[128];
 	size_t n = 0, k = 0, word = 0;          /* where the last word begins */
 	bool between = false;

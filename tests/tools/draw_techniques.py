@@ -10,8 +10,7 @@ what is frozen, checkpointing, packing, noise, a mean of weights, the optimizer,
 may stand together comes in turn, its members and the model are drawn.
 
 The rows of tests/accuracy/pairs.csv are seeds 1601 (110), 2602 (120), 3703 (90, of which 66 ran in time), 4804 (100), 5905 (100), 310726 (110, of which 102 ran) and 918273
-(110, of which 100 ran) of 2026-11-26, measured with torch 2.14.1,
-transformers 5.12.1 and PEFT 0.20.1.dev0 before anything was mended for them; six of T5's kin in fp16 stand beside them.  470311 (40, of which 36 ran), 580412 (25
+(110, of which 100 ran) of 2026-11-26, measured with torch 2.14.1, transformers 5.12.1 and PEFT 0.20.1.dev0 before anything was mended for them; six of T5's kin in fp16 stand beside them.  470311 (40, of which 36 ran), 580412 (25
 triples: three groups at a time, of which 24 ran) and 690513 (32 runs of the real Trainer with optim, clipping and smoothing drawn, ids of h,
 of which 27 ran) were measured in the same way, and after what those showed had been mended 733119 (45, of which 38 ran), 844227 (25 triples,
 22) and 955331 (32 of the Trainer, 28).  161201 (34 of the Trainer, 29 ran), 161402 (36 pairs, 35) and 271803 (40 of the Trainer, 32) are of 2026-11-26, real
