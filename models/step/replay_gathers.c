@@ -250,26 +250,31 @@ static void gather_step(struct gathering *s, bool known)
 /* ---- gradients ---- */
 
 /* reduce_scatter_coalesced joins the gradients of a bucket, the parts of each rank together; one that fills a bucket
- * by itself is reduced where it is (comm/coalesced_collectives.py). */
-static void reduce(struct gathering *s)
+ * by itself is reduced where it is (comm/coalesced_collectives.py).  A bucket that is larger than those before it finds no
+ * room in what they have left. */
+static void join(const struct gathering *s, uint64_t bytes, size_t n)
+{
+	oom_free(&s->g->p->allocator, n > 1 ? take(s, bytes, OOM_REDUCES) : NOTHING);
+}
+
+static void reduce(const struct gathering *s)
 {
 	const struct oom_tape *t = s->g->v->tape;
 	const uint64_t bucket = s->g->s->ranks.bucket;
-	uint64_t sum = 0, most = 0;
+	uint64_t sum = 0;
 	size_t n = 0;
 
 	for (size_t i = t->n_params; i--;) {
 		const uint64_t bytes = t->params[i].trainable ? aligned(s->g, &t->params[i]) : 0;
 
 		if (n && sum + bytes > bucket) {
-			most = n > 1 && sum > most ? sum : most;
+			join(s, sum, n);
 			sum = n = 0;
 		}
 		sum += bytes;
 		n += bytes > 0;
 	}
-	most = n > 1 && sum > most ? sum : most;
-	oom_free(&s->g->p->allocator, most ? take(s, most, OOM_REDUCES) : NOTHING);
+	join(s, sum, n);
 }
 
 /* ---- what a replay asks for ---- */
