@@ -270,7 +270,10 @@ OOM_API struct oom_evaluation oom_evaluation_of(struct oom_evaluator *ev, const 
 /* Its used bytes alone. */
 OOM_API uint64_t oom_evaluation_bytes(struct oom_evaluator *ev, const struct oom_model *model,
 				      const struct oom_plan *plan);
-/* Whether that fits, where the plan says that the run evaluates; true where it does not say so. */
+/* Whether the evaluation is a phase of the plan's own price: logits that pile up lie in the step's own replay. */
+OOM_API bool oom_evaluation_is_priced(const struct oom_plan *plan);
+/* Whether that fits, where the plan says that the run evaluates, as oom_judge has it where the plan's own price is of the
+ * evaluation; true where it does not say so. */
 OOM_API bool oom_evaluation_fits(struct oom_evaluator *ev, const struct oom_model *model,
 				 const struct oom_plan *plan, uint64_t capacity_bytes);
 

@@ -63,6 +63,11 @@ enum oom_status oom_judge(struct oom_evaluator *ev, const struct oom_model *mode
 	return st;
 }
 
+bool oom_evaluation_is_priced(const struct oom_plan *p)
+{
+	return p->eval_accumulation && !oom_rank_engine_of(p);
+}
+
 /* The forward pass of the evaluation's batch above weights and states.  What the allocator keeps of
  * training is given back when it is needed: the share of reserved over allocated bytes is the
  * estimate's. */
@@ -75,7 +80,7 @@ struct oom_evaluation oom_evaluation_of(struct oom_evaluator *ev, const struct o
 	uint64_t states;
 
 	/* where logits pile up the plan's own phase is that of its evaluation's batch (evaluate.c) */
-	if (!p->eval_accumulation || oom_rank_engine_of(p)) {
+	if (!oom_evaluation_is_priced(p)) {
 		q.micro_batch = p->eval_batch;
 		q.grad_accum = 1;
 		q.global_batch = 0;
@@ -105,6 +110,12 @@ uint64_t oom_evaluation_bytes(struct oom_evaluator *ev, const struct oom_model *
 bool oom_evaluation_fits(struct oom_evaluator *ev, const struct oom_model *model,
 			 const struct oom_plan *p, uint64_t capacity)
 {
-	return p->evaluates != OOM_EVALUATES_YES ||
-	       oom_evaluation_bytes(ev, model, p) <= oom_budget(capacity, p);
+	struct oom_eval e;
+	bool fits;
+
+	if (p->evaluates != OOM_EVALUATES_YES)
+		return true;
+	if (oom_evaluation_is_priced(p))
+		return !oom_judge(ev, model, p, capacity, OOM_EVAL_REPLAY, &e, &fits, NULL) && fits;
+	return oom_evaluation_bytes(ev, model, p) <= oom_budget(capacity, p);
 }

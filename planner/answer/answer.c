@@ -126,9 +126,9 @@ static void evaluation(const struct asker *a, const struct oom_plan *p, struct o
 {
 	const struct oom_evaluation between = oom_evaluation_of(a->ev, a->q.model, p);
 
-	out->eval_used_bytes = between.used_bytes;
+	out->eval_used_bytes = oom_evaluation_is_priced(p) ? out->eval.used_bytes : between.used_bytes;
 	out->eval_fits = !a->q.capacity_bytes ||
-			 between.used_bytes <= oom_budget(a->q.capacity_bytes, &out->plan);
+			 out->eval_used_bytes <= oom_budget(a->q.capacity_bytes, &out->plan);
 	if (p->eval_accumulation)
 		return;
 	out->eval.peak[OOM_PHASE_EVAL] = between.allocated_bytes;

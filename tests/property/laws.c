@@ -145,9 +145,11 @@ static enum finding more_batch(const struct subject *s, const struct question *q
 {
 	struct oom_plan p;
 
-	return question_plan(q, s, &p) ? raised(s, &p.micro_batch, &p, p.micro_batch + 1,
-					     "one more in the micro-batch", words, size) :
-				      SILENT;
+	/* of one image the gradient of a class token is a slice of the whole sequence's, which lies there as long
+	 * (ops/backward.c: expand() and cat() hand slices of one gradient on) */
+	if (!question_plan(q, s, &p) || (p.micro_batch == 1 && oom_model_task(s->model) == OOM_TASK_IMAGE_CLS))
+		return SILENT;
+	return raised(s, &p.micro_batch, &p, p.micro_batch + 1, "one more in the micro-batch", words, size);
 }
 
 static enum finding more_tokens(const struct subject *s, const struct question *q, char *words,
