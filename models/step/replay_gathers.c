@@ -282,20 +282,24 @@ static void reduce(const struct gathering *s)
 bool oom_player_gathers(struct oom_player *p, const struct oom_tape *t)
 {
 	const size_t calls = 3 * (t->n_params + t->n_units) + 2 * t->n_params;
+	struct oom_call *c;
+	struct oom_gathered *of;
 
 	if (p->cap_calls < calls) {
-		struct oom_call *c = realloc(p->call, calls * sizeof(*c));
-
-		p->call = c ? c : p->call;
-		p->cap_calls = c ? calls : p->cap_calls;
+		c = realloc(p->call, calls * sizeof(*c));
+		if (!c)
+			return false;
+		p->call = c;
+		p->cap_calls = calls;
 	}
 	if (p->cap_gathered < t->n_params) {
-		struct oom_gathered *of = realloc(p->gathered, t->n_params * sizeof(*of));
-
-		p->gathered = of ? of : p->gathered;
-		p->cap_gathered = of ? t->n_params : p->cap_gathered;
+		of = realloc(p->gathered, t->n_params * sizeof(*of));
+		if (!of)
+			return false;
+		p->gathered = of;
+		p->cap_gathered = t->n_params;
 	}
-	return p->cap_calls >= calls && p->cap_gathered >= t->n_params;
+	return true;
 }
 
 static void play_pools(struct playing *g)
