@@ -90,8 +90,8 @@ static const struct oom_engine engines[] = {
 		 * README.md); 18,900 of 128 experts a layer as modules show (ms-swift, Megatron-SWIFT/Quick-start.md:
 		 * Qwen3-30B-A3B, 91 s a step) */
 		.tensor_hook_us = 200,
-		.approximates = "DeepSpeed: states as its code divides them; live parameters of "
-				"stage 3 are a bound"},
+		.approximates = "DeepSpeed: states as its code divides them; stage 3 reserves "
+				"more where the host runs far ahead of the card"},
 	[OOM_ENGINE_FSDP2] = {
 		TRAITS_OF(OOM_ENGINE_FSDP2),
 		.info = {"weights (rows of each, padded), gradients and optimizer state / GPUs",

@@ -135,8 +135,7 @@ static uint64_t cut_elements(const struct oom_tape *t, uint64_t ranks)
  * each, not a 64th. */
 static void uneven_shards(struct program *g, const struct oom_plan *p, uint64_t hidden)
 {
-	const int64_t whole = p->persistence == OOM_COUNT_AUTO ? (int64_t)(10 * hidden) :
-								 p->persistence;
+	const int64_t whole = (int64_t)oom_persistence(p, hidden);
 	const int64_t shared = p->hybrid_shard ? p->gpus / p->nodes : p->gpus;
 	const uint64_t ranks = (uint64_t)shared;
 	double even = 0, padded = 0;

@@ -214,8 +214,7 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 		seen.quantised_load = OOM_QLOAD_MADE;
 	st = price_on(r, m, &p, capacity, &own, why);
 	tracked = own;
-	if (!st && (p.softmax_product || p.casts_backwards || p.cublas_workspaces || p.segments_down ||
-		    p.sum_buffers))
+	if (!st && memcmp(&seen, &p, sizeof(p)))
 		st = price_on(r, m, &seen, capacity, &tracked, why);
 	if (st)
 		return st;

@@ -60,4 +60,13 @@ static inline int crash_unmet(const struct crash_want *w)
 	return bad;
 }
 
+static inline void crash_all_met(const struct crash_want *w, size_t n)
+{
+	int bad = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bad += crash_unmet(&w[i]);
+	assert_int_equal(bad, 0);
+}
+
 #endif

@@ -11,6 +11,8 @@
 
 #include "oomplan/ladder.h"
 #include "oomplan/option.h"
+#include "oomplan/rules.h"
+#include "ops/ops.h"
 #include "priced.h"
 
 /* d = 256, feed-forward 512, 4 heads of 64, all of keys: a layer has 4 x 256 x 256 + 3 x 256 x 512
@@ -254,10 +256,24 @@ static void buffers_are_not_gathered(void **state)
 	assert_true(sharded.overall_peak > single.whole_bytes);
 }
 
+/* The rule that knows of such bases asks a list of its own (rules.c PACKED): it is the formats that say so. */
+static void buffers_are_the_rules(void **state)
+{
+	(void)state;
+	for (int64_t base = 0; base <= OOM_BASE_LITGPT; base++) {
+		struct oom_plan p = adapted((enum oom_base)base);
+
+		p.packed_weights = OOM_PACKED_PARAMETERS;
+		oom_plan_relax(&p);             /* of what has no effect */
+		assert_int_equal(p.packed_weights == OOM_PACKED_PARAMETERS, oom_quantised_in_buffers((enum oom_base)base));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stored_bytes),
+		cmocka_unit_test(buffers_are_the_rules),
 		cmocka_unit_test(groups),
 		cmocka_unit_test(kept_inputs),
 		cmocka_unit_test(as_the_config_has_it),

@@ -13,22 +13,8 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+#include "model_of.h"
 #include "oomplan/oomplan.h"
-
-static struct oom_model *model_of(const char *config, struct oom_keys *keys)
-{
-	struct oom_error err = {{0}};
-	struct oom_model *m = NULL;
-
-	memset(keys, 0, sizeof(*keys));
-	if (*config == '{')
-		assert_int_equal(oom_keys_parse(keys, config, strlen(config), "test", &err), OOM_OK);
-	else
-		assert_int_equal(oom_keys_read_model(keys, config, &err), OOM_OK);
-	if (oom_model_new(&m, keys, &err))
-		fail_msg("%s: %s", config, err.text);
-	return m;
-}
 
 /* One model for each thing that a condition may ask of it: what of the class is 0 or 1, and other
  * words of facts. */

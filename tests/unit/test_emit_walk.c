@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "among.h"
 #include "emit/parts.h"
 #include "frameworks/parts.h"
 #include "knobs.h"
@@ -47,16 +48,6 @@ static const char *const plans[] = {
 static const char elsewhere[] =
 	"margin compute-capability gpus-per-node moe-imbalance rank0-contexts prefetch-factor low-cpu-mem scan transformers torch "
 	"bitsandbytes peft deepspeed accelerate network-gbps global-batch";
-
-static bool among(const char *list, const char *knob)
-{
-	const size_t n = strlen(knob);
-
-	for (const char *p = list; p && (p = strstr(p, knob)) != NULL; p += n)
-		if ((p == list || p[-1] == ' ') && (!p[n] || p[n] == ' '))
-			return true;
-	return false;
-}
 
 /* The i-th value of a knob to be tried; NULL past the last. */
 static const char *value_at(const struct oom_option *k, size_t i, char buf[40])

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "among.h"
 #include "emit/parts.h"
 #include "frameworks/parts.h"
 #include "oomplan/emit.h"
@@ -52,16 +53,6 @@ static bool named(const struct oom_emitted *e, const char *knob)
 
 	for (size_t i = 0; i < e->n_unsaid; i++)
 		if (!strncmp(e->unsaid[i], "--", 2) && !strncmp(e->unsaid[i] + 2, knob, n) && e->unsaid[i][2 + n] == ' ')
-			return true;
-	return false;
-}
-
-static bool among(const char *list, const char *knob)
-{
-	const size_t n = strlen(knob);
-
-	for (const char *p = list; p && (p = strstr(p, knob)) != NULL; p += n)
-		if ((p == list || p[-1] == ' ') && (!p[n] || p[n] == ' '))
 			return true;
 	return false;
 }

@@ -30,6 +30,18 @@ static inline uint64_t oom_reduce_bucket(const struct oom_plan *p, uint64_t hidd
 	return (half ? 2 : 4) * (p->reduce_bucket == OOM_COUNT_AUTO ? hidden * hidden : (uint64_t)p->reduce_bucket);
 }
 
+/* Elements below which ZeRO-3 leaves a parameter whole on every rank, and those that it gathers ahead; "auto" as the same
+ * function of transformers fills it in. */
+static inline uint64_t oom_persistence(const struct oom_plan *p, uint64_t hidden)
+{
+	return p->persistence == OOM_COUNT_AUTO ? 10 * hidden : (uint64_t)p->persistence;
+}
+
+static inline uint64_t oom_prefetch_bucket(const struct oom_plan *p, uint64_t hidden)
+{
+	return p->prefetch_bucket == OOM_COUNT_AUTO ? (uint64_t)(0.9 * (double)(hidden * hidden)) : (uint64_t)p->prefetch_bucket;
+}
+
 /* Whether DeepSpeed reduces and gathers on streams of their own (runtime/zero/config.py overlap_comm_valid). */
 static inline bool oom_overlaps(const struct oom_plan *p)
 {

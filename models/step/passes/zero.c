@@ -184,16 +184,11 @@ static uint64_t live_params(const struct oom_schedule *s, const struct oom_plan 
 	return oom_least(whole, most > used ? most : used);
 }
 
-/* transformers/integrations/deepspeed.py trainer_config_finalize: what "auto" is. */
 static struct oom_ahead ahead_of(const struct oom_schedule *s, const struct oom_plan *p)
 {
-	const uint64_t hidden = s->in.hidden;
+	const uint64_t least = oom_persistence(p, s->in.hidden);
 
-	return (struct oom_ahead){
-		.least = p->persistence == OOM_COUNT_AUTO ? 10 * hidden : (uint64_t)(p->persistence ? p->persistence : 1),
-		.elems = p->prefetch_bucket == OOM_COUNT_AUTO ? (uint64_t)(0.9 * (double)(hidden * hidden)) :
-								(uint64_t)p->prefetch_bucket,
-	};
+	return (struct oom_ahead){.least = least ? least : 1, .elems = oom_prefetch_bucket(p, s->in.hidden)};
 }
 
 static void stage3(struct oom_schedule *s, const struct oom_plan *p, uint64_t bucket, uint64_t w)
