@@ -11,6 +11,7 @@
 
 #include "crash_wants.h"
 #include "oomplan/diagnose.h"
+#include "oomplan/gpu.h"
 
 #define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
 #define TRACE "Traceback (most recent call last):\n"
@@ -207,9 +208,31 @@ static void test_named_card(void **state)
 	}
 }
 
+/* The decoder knows such cards by a list of its own; the catalogue knows what each computes. */
+static void test_cards_of_the_catalogue(void **state)
+{
+	struct oom_gpus table = {0};
+	size_t old = 0;
+
+	(void)state;
+	assert_int_equal(oom_gpus_load(&table, NULL), OOM_OK);
+	for (size_t i = 0; i < table.n; i++) {
+		struct oom_crash c;
+		char text[900];
+
+		snprintf(text, sizeof(text), "on a %s, " STEP NEW("800.00 MiB", "14.70 GiB", "400.00 MiB", "14.00 GiB", "50.00 MiB"), table.items[i].name);
+		assert_true(oom_crash_decode(text, strlen(text), &c));
+		if (c.old_card && table.items[i].compute_capability >= 8)
+			fail_msg("%s computes in bfloat16", table.items[i].name);
+		old += c.old_card;
+	}
+	oom_gpus_release(&table);
+	assert_true(old > 5);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_given), cmocka_unit_test(test_named_card)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_given), cmocka_unit_test(test_named_card), cmocka_unit_test(test_cards_of_the_catalogue)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
