@@ -83,6 +83,7 @@ struct oom_plan {
 	int64_t softmax_product;    /* 1 = softmax's gradient is made of gradient times result, as CUDA's kernel has it */
 	int64_t casts_backwards;    /* 1 = autocast casts the arguments of a product from the last to the first */
 	int64_t cublas_workspaces;  /* 1 = cuBLAS takes its workspaces from the caching allocator */
+	int64_t view_sums;          /* 1 = what is added to a gradient that is a view makes a third tensor */
 	int64_t sum_buffers;        /* 1 = a sum over many rows has a buffer of its parts, as CUDA's kernel does */
 	int64_t segments_down;      /* 1 = the driver gives a segment addresses below those of the segments before it */
 	int64_t moe_experts;        /* enum oom_moe_experts: how a layer's experts are stored */

@@ -15,6 +15,29 @@
 
 /* ---- a parameter's gradient ---- */
 
+static void take_over(struct oom_tape *t, struct oom_param *p, const struct grad *g)
+{
+	p->grad = g->sto;
+	p->grad_view = g->gaps;
+	t->rows[g->sto].cat = OOM_CAT_GRAD;
+	t->rows[g->sto].name = p->name;
+	t->rows[g->sto].scope = p->scope;
+}
+
+/* A second gradient of a weight whose first one is a view (can_accumulate_inplace of
+ * torch/csrc/autograd/input_buffer.cpp): both live beside their sum. */
+static void sum_apart(struct oom_tape *t, struct oom_param *p, const struct grad *g)
+{
+	const struct grad sum = oom_grad_fresh(t, "grad sum", g->mono, g->width, g->dt, false);
+
+	if (sum.sto < 0)
+		return;
+	t->rows[p->grad].cat = t->rows[sum.sto].cat;
+	t->rows[p->grad].name = "gradient of one use";
+	oom_unref(t, p->grad);
+	take_over(t, p, &sum);
+}
+
 static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 {
 	struct oom_param *p = &t->params[param];
@@ -25,6 +48,8 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 	p->got++;
 	/* tied weights: the second gradient is added and dies */
 	if (p->grad >= 0) {
+		if (p->grad_view)
+			sum_apart(t, p, &g);
 		oom_unref(t, g.sto);
 		if (p->got == p->edges)
 			oom_tape_event(t, p->grad, OOM_EV_GRAD);
@@ -38,11 +63,8 @@ static void accumulate_grad(struct oom_tape *t, int32_t param, struct grad g)
 		oom_unref(t, g.sto);
 		g = c;
 	}
-	p->grad = g.sto;
 	another = t->rows[g.sto].cat == OOM_CAT_GRAD;
-	t->rows[g.sto].cat = OOM_CAT_GRAD;
-	t->rows[g.sto].name = p->name;
-	t->rows[g.sto].scope = p->scope;
+	take_over(t, p, &g);
 	/* a tied weight's waits in the engine's buffer for the others; a storage is added up or given up once (DeiT's two
 	 * tokens in a batch of one: expand() and cat() hand slices of one gradient on) */
 	if (p->got >= p->edges && !another)
@@ -81,7 +103,7 @@ void oom_push_grad(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 		to->ggaps[e->slot] = g.gaps;
 		return;
 	}
-	/* not ours alone, or with gaps (can_accumulate_inplace of
+	/* not ours alone, a view or with gaps (can_accumulate_inplace of
 	 * torch/csrc/autograd/input_buffer.cpp): out of place */
 	if (to->grad[e->slot] >= 0 &&
 	    (to->ggaps[e->slot] || t->refs[to->grad[e->slot]] > 1)) {

@@ -48,8 +48,13 @@ static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	if (oom_needs_grad(n, 2))
 		g[2] = oom_grad_shared(t, n);            /* summed over the tokens by validate_outputs */
 	for (int i = 0; i < 2; i++)
-		if (oom_needs_grad(n, i))
+		if (oom_needs_grad(n, i)) {
 			oom_of_cublas(t, g[i].sto);
+			/* the weight's comes through t(), the input's through view() to its sequences: the views hold the products,
+			 * whose storages have two owners (torch/csrc/autograd/variable.h, ViewInfo).  A weight that its layer runs again
+			 * and again is one matrix, and left out: repeated layers are recorded once */
+			g[i].gaps = t->plan->view_sums && (i == 0 || !t->in_layer);
+		}
 	for (int i = 0; i < 2; i++)
 		oom_unref(t, narrow[i].sto);
 }
@@ -184,8 +189,9 @@ static void layer_norm(struct oom_tape *t, struct oom_node *n, struct grad *g)
 			g[i] = oom_grad_for_edge(t, n, i, n->edge[i].dt);
 }
 
-/* embedding_dense_backward: above 3072 tokens the sort-based kernel keeps seven index arrays and an
- * fp32 row per token (aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu). */
+/* embedding_dense_backward: above 3072 tokens the sort-based kernel keeps seven index arrays and a row in fp32 for each
+ * word that occurs, at most one per token, and for every tenth token (aten/src/ATen/native/cuda/Embedding.cu,
+ * EmbeddingBackwardKernel.cu: max_segments, NROWS_PER_THREAD).  An emulated card has rows for the tokens alone. */
 static void embedding(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	struct oom_val s[12];
@@ -210,7 +216,8 @@ static void embedding(struct oom_tape *t, struct oom_node *n, struct grad *g)
 		s[k++] = oom_scratch_hold(t, "sort scratch", OOM_MONO_ONE, 512, OOM_I64);
 		for (int i = 0; i < 4; i++)
 			s[k++] = oom_scratch_hold(t, "segments", m, w, OOM_I64);
-		s[k++] = oom_scratch_hold(t, "partial sums", n->mono, n->width, OOM_F32);
+		s[k++] = oom_scratch_hold(t, "partial sums", n->mono,
+					  n->width + (t->plan->sum_buffers ? n->width / 10 : 0), OOM_F32);
 	}
 	for (int i = 0; i < k; i++)
 		oom_drop(t, s[i]);

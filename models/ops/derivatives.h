@@ -11,7 +11,7 @@ struct grad {
 	uint16_t mono;
 	uint8_t dt;
 	bool perm, given;
-	bool gaps;              /* a view with gaps: nothing is added in place */
+	bool gaps;              /* a view with gaps, or one that holds what it is a view of: nothing is added in place */
 	bool own;               /* a view that no other branch has */
 };
 

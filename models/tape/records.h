@@ -128,6 +128,7 @@ struct oom_param {
 	uint8_t first;          /* registered before the rest of its model, in this order; 0: where it is recorded */
 	/* while recording */
 	int32_t grad;           /* row, or -1 */
+	bool grad_view;         /* a view: what comes next is not added in place */
 	uint16_t edges, got;    /* nodes that use it, and those whose gradient has come */
 	int32_t amp;            /* row of the autocast copy, or -1 */
 	int32_t amp_node;

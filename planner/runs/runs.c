@@ -107,7 +107,7 @@ static void unknown_column(struct oom_runs_report *rep, const char *name, bool k
 
 static void write_header(struct runs *r, const struct oom_csv_row *row)
 {
-	static const char *const known[] = {"model", "id", "family", "notes", "group", "gpu", "gpu_memory",
+	static const char *const known[] = {"model", "teacher", "id", "family", "notes", "group", "gpu", "gpu_memory",
 					   "framework", "lengths", "lengths_field", "steps",
 					   "allocated", "reserved", "nvidia_smi"};
 
@@ -209,7 +209,7 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 		p.margin = 0;
 	oom_plan_settle_for(&p, m->model, note);
 	seen = p;
-	seen.softmax_product = seen.casts_backwards = seen.cublas_workspaces = seen.segments_down = seen.sum_buffers = 0;
+	seen.softmax_product = seen.casts_backwards = seen.cublas_workspaces = seen.segments_down = seen.sum_buffers = seen.view_sums = 0;
 	if (oom_plan_quantised(&seen) && !seen.zero_stage)
 		seen.quantised_load = OOM_QLOAD_MADE;
 	st = price_on(r, m, &p, capacity, &own, why);

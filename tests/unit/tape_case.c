@@ -234,7 +234,7 @@ static void read_plan(struct oom_plan *plan, char *text, const char *b, const ch
 	char *save = NULL;
 
 	*plan = oom_plan_default();
-	plan->cublas_workspaces = plan->segments_down = plan->sum_buffers = 0;
+	plan->cublas_workspaces = plan->segments_down = plan->sum_buffers = plan->view_sums = 0;
 	plan->softmax_product = plan->casts_backwards = 0;              /* the tables' rows are emulated cards', whose kernels are the CPU's */
 	plan->micro_batch = atoi(b);
 	plan->seq_len = atoi(s);

@@ -18,40 +18,54 @@
  * DDP's with one rank, which has the buckets that several have.  The limits are a little above what was reached when the
  * rows were new.  The program empties the cache once the model is there (empty_cache) and quantises one weight after the other
  * without the segment that transformers 5 takes beforehand (quantised_load).  What is known to be off:
- * compiled FSDP (-2 %). */
+ * compiled FSDP (-2 %), and of compiled steps BERT's (-13 %), one with checkpoints (-5 %) and one with adapters (+7 %). */
 static const struct limit {
 	const char *group;
 	enum oom_measure measure;
 	size_t n;
 	double median, p95;             /* of |predicted / measured - 1| */
 } limits[] = {
-	{"one GPU", OOM_MEASURE_ALLOCATED, 66, 0.0002, 0.002},
-	{"one GPU", OOM_MEASURE_RESERVED, 66, 0.0001, 0.02},
+	{"one GPU", OOM_MEASURE_ALLOCATED, 80, 0.0001, 0.002},
+	{"one GPU", OOM_MEASURE_RESERVED, 80, 0.0001, 0.02},
 	{"DDP", OOM_MEASURE_ALLOCATED, 4, 0.0002, 0.002},
 	{"DDP", OOM_MEASURE_RESERVED, 4, 0.003, 0.06},
 	{"FSDP2", OOM_MEASURE_ALLOCATED, 12, 0.0002, 0.002},
 	{"FSDP2", OOM_MEASURE_RESERVED, 6, 0.01, 0.03},
 	{"FSDP1", OOM_MEASURE_ALLOCATED, 14, 0.0005, 0.01},
 	{"FSDP1", OOM_MEASURE_RESERVED, 10, 0.005, 0.02},
-	{"compiled", OOM_MEASURE_ALLOCATED, 3, 0.03, 0.03},
+	{"compiled", OOM_MEASURE_ALLOCATED, 9, 0.025, 0.13},
 	{NULL, OOM_MEASURE_ALLOCATED, 0, 0, 0},
 };
 
 /* data/h100_sharded.csv: measured on another such card, DeepSpeed 0.19.6 (its configuration read by a
  * stand-in for pydantic) and FSDP as rank 0 of a process group that sends nothing, torch's AdamW as DeepSpeed's client
- * optimizer (foreach off, hence adamw-loop).  Known to be off: reserved bytes of one of three ZeRO-3 rows with checkpoints,
- * too low by one tensor of logits in fp32 (18 %), and of GPT-2 under ZeRO-2, 15 % too high. */
+ * optimizer (foreach off, hence adamw-loop).  Known to be off: reserved bytes of two of five ZeRO-3 rows with checkpoints,
+ * too low by one tensor of logits in fp32 (18 and 16 %), and of GPT-2 under ZeRO-2, 15 % too high. */
 static const struct limit limits_sharded[] = {
-	{"ZeRO-1", OOM_MEASURE_ALLOCATED, 1, 0.0002, 0.0002},
-	{"ZeRO-1", OOM_MEASURE_RESERVED, 1, 0.001, 0.001},
-	{"ZeRO-2", OOM_MEASURE_ALLOCATED, 7, 0.0002, 0.001},
-	{"ZeRO-2", OOM_MEASURE_RESERVED, 7, 0.004, 0.16},
-	{"ZeRO-3", OOM_MEASURE_ALLOCATED, 8, 0.001, 0.003},
-	{"ZeRO-3", OOM_MEASURE_RESERVED, 8, 0.006, 0.19},
+	{"ZeRO-1", OOM_MEASURE_ALLOCATED, 3, 0.0002, 0.001},
+	{"ZeRO-1", OOM_MEASURE_RESERVED, 3, 0.002, 0.03},
+	{"ZeRO-2", OOM_MEASURE_ALLOCATED, 9, 0.0002, 0.003},
+	{"ZeRO-2", OOM_MEASURE_RESERVED, 9, 0.004, 0.16},
+	{"ZeRO-3", OOM_MEASURE_ALLOCATED, 11, 0.001, 0.003},
+	{"ZeRO-3", OOM_MEASURE_RESERVED, 11, 0.006, 0.19},
+	{"FSDP1 adapters", OOM_MEASURE_ALLOCATED, 5, 0.001, 0.025},
+	{"FSDP1 adapters", OOM_MEASURE_RESERVED, 5, 0.012, 0.08},
+	{"FSDP2 adapters", OOM_MEASURE_ALLOCATED, 3, 0.002, 0.002},
+	{"FSDP2 adapters", OOM_MEASURE_RESERVED, 3, 0.04, 0.12},
 	{"FSDP1", OOM_MEASURE_ALLOCATED, 5, 0.0005, 0.0005},
 	{"FSDP1", OOM_MEASURE_RESERVED, 5, 0.005, 0.03},
 	{"FSDP2", OOM_MEASURE_ALLOCATED, 3, 0.0005, 0.008},
 	{"FSDP2", OOM_MEASURE_RESERVED, 3, 0.01, 0.02},
+	{NULL, OOM_MEASURE_ALLOCATED, 0, 0, 0},
+};
+
+/* data/h100_techniques.csv: drawn by draw_techniques.py (seed 271127, and of the real Trainer 281127), run on the second card by
+ * measure_trainer.py's loops with the device in place of its emulation, and priced before anything was changed for them:
+ * 16 of 48 were then off by more than 0.3 %.  What is known to be off: Doge's mask under prompt tuning (-9 %), T5's selective
+ * checkpoints (+19 % of 0.7 GB), MRA (announced), Granite MoE's experts (+4 %). */
+static const struct limit limits_techniques[] = {
+	{"techniques", OOM_MEASURE_ALLOCATED, 48, 0.0003, 0.09},
+	{"techniques", OOM_MEASURE_RESERVED, 48, 0.0015, 0.09},
 	{NULL, OOM_MEASURE_ALLOCATED, 0, 0, 0},
 };
 
@@ -97,6 +111,7 @@ static void measured_on_an_h100(void **state)
 	(void)state;
 	within(OOM_SOURCE_ROOT "/data/h100.csv", limits);
 	within(OOM_SOURCE_ROOT "/data/h100_sharded.csv", limits_sharded);
+	within(OOM_SOURCE_ROOT "/data/h100_techniques.csv", limits_techniques);
 }
 
 /* ---- cuBLAS's workspaces ---- */

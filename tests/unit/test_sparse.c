@@ -57,7 +57,7 @@ static void measured(void **state)
 		p.padding_mask = rows[i].mask;
 		p.grad_ckpt = rows[i].ckpt ? OOM_CKPT_FULL : OOM_CKPT_NONE;
 		p.attn = OOM_ATTN_EAGER;
-		p.softmax_product = p.casts_backwards = p.cublas_workspaces = p.segments_down = p.sum_buffers = 0;          /* emulated, by the CPU's kernels */
+		p.softmax_product = p.casts_backwards = p.cublas_workspaces = p.segments_down = p.sum_buffers = p.view_sums = 0;          /* emulated, by the CPU's kernels */
 		p.optimizer = 0;                /* adamw */
 		p.num_labels = 2;
 		p.convert_outputs_fp32 = false;

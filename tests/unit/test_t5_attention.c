@@ -71,7 +71,7 @@ static struct oom_eval step_of(const char *config, const struct step *s, int64_t
 	p.micro_batch = s->batch;
 	p.seq_len = s->source;
 	p.tgt_len = s->target;
-	p.softmax_product = 0;
+	p.softmax_product = p.view_sums = 0;
 	assert_int_equal(oom_plan_set(&p, oom_knob_find("optimizer"), s->fused ? "adamw-fused" : "sgd", NULL), OOM_OK);
 	oom_plan_resolve(&p);
 	return must(config, &p);
