@@ -41,7 +41,7 @@ static int32_t best(const struct oom_replay *r, uint64_t size, unsigned pool)
 {
 	const struct oom_free_set *set = &r->free;
 	const uint64_t split = r->rules.max_split;
-	int32_t b = oom_free_find(set, r->blocks, pool, size);
+	int32_t b = oom_free_find(set, r->blocks, oom_bin_of(size, pool), size);
 	uint64_t got;
 
 	if (b < 0)
@@ -95,7 +95,7 @@ int32_t oom_allocate_on(struct oom_replay *r, uint64_t bytes, enum oom_cuda_stre
 {
 	const uint64_t size = oom_block(bytes ? bytes : 1);
 
-	return r->failed ? -1 : block_serve(r, size, oom_pool_of(size, stream));
+	return r->failed ? -1 : block_serve(r, size, oom_bin_of(size, oom_pool_of(size, stream)));
 }
 
 int32_t oom_allocate(struct oom_replay *r, uint64_t bytes)

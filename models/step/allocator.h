@@ -22,7 +22,6 @@ enum { OOM_POOLS = 2 * OOM_CUDA_STREAMS };
  * about a size, sixteen an octave, and which of them have any.  A pool's bins lie together. */
 enum { OOM_BINS = 1024, OOM_BIN_WORDS = OOM_BINS / 64 };
 struct oom_free_set {
-	uint64_t words[OOM_POOLS];                      /* bit k: word k of the pool has a bit */
 	uint64_t word[OOM_POOLS * OOM_BIN_WORDS];       /* bit k of word i: bin 64 i + k has blocks */
 	/* of a bin that has any: its first block, and the one put in last, near which the next may belong */
 	struct oom_free_bin {

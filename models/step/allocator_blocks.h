@@ -173,15 +173,16 @@ OOM_INLINE int32_t block_hold(struct oom_replay *r, int32_t b)
 /* What takes more than best fit: the rules of PYTORCH_CUDA_ALLOC_CONF, memory from the card, records of blocks. */
 int32_t oom_allocate_anew(struct oom_replay *r, uint64_t size, unsigned pool);
 
-/* A block of that size, which is rounded; the replay has not failed. */
-OOM_INLINE int32_t block_serve(struct oom_replay *r, uint64_t size, unsigned pool)
+/* A block of that size, which is rounded, and whose bin is that one; the replay has not failed. */
+OOM_INLINE int32_t block_serve(struct oom_replay *r, uint64_t size, unsigned bin)
 {
 	struct oom_free_set *const set = &r->free;
+	const unsigned pool = bin / OOM_BINS;
 	int32_t b, n;
 
 	if (r->rules.max_split || r->spare < 0)
 		return oom_allocate_anew(r, size, pool);
-	b = oom_free_find(set, r->blocks, pool, size);
+	b = oom_free_find(set, r->blocks, bin, size);
 	if (b < 0 || (r->rules.expandable && block_may_grow(r, b)))
 		return oom_allocate_anew(r, size, pool);
 	oom_free_remove(set, r->blocks, b);

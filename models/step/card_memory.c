@@ -224,7 +224,7 @@ static bool release_oversized(struct oom_replay *r, uint64_t size, unsigned pool
 
 	if (!least || r->rules.expandable)
 		return false;
-	b = oom_free_find(set, r->blocks, pool, key);
+	b = oom_free_find(set, r->blocks, oom_bin_of(key, pool), key);
 	if (b >= 0) {
 		give_back(r, b);
 		return true;

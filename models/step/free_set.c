@@ -5,12 +5,12 @@
 
 int32_t oom_free_last(const struct oom_free_set *set, const struct oom_ablock *blocks, unsigned pool)
 {
-	unsigned word;
+	unsigned word = OOM_BIN_WORDS * (pool + 1) - 1;
 	int32_t b;
 
-	if (!set->words[pool])
-		return -1;
-	word = OOM_BIN_WORDS * pool + 63 - (unsigned)__builtin_clzll(set->words[pool]);
+	while (!set->word[word])
+		if (word-- == OOM_BIN_WORDS * pool)
+			return -1;
 	b = set->bin[64 * word + 63 - (unsigned)__builtin_clzll(set->word[word])].first;
 	while (blocks[b].more >= 0)
 		b = blocks[b].more;
@@ -19,6 +19,5 @@ int32_t oom_free_last(const struct oom_free_set *set, const struct oom_ablock *b
 
 void oom_free_clear(struct oom_free_set *set)
 {
-	memset(set->words, 0, sizeof(set->words));
 	memset(set->word, 0, sizeof(set->word));
 }

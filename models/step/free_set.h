@@ -12,14 +12,13 @@
 
 #define OOM_INLINE static inline __attribute__((always_inline))
 
-/* Sizes are multiples of 512: those below thirty-two of them have bins of their own, above that an octave has
- * sixteen. */
+/* Sizes are multiples of 512, 2^9: those below thirty-two of them have bins of their own, above that an octave has
+ * sixteen, told by the four bits behind the highest. */
 OOM_INLINE unsigned oom_bin_of(uint64_t size, unsigned pool)
 {
-	const uint64_t n = size / OOM_BLOCK;
-	const unsigned shift = 59 - (unsigned)__builtin_clzll(n | 16);
+	const unsigned shift = (63 ^ (unsigned)__builtin_clzll(size | 16 * OOM_BLOCK)) - 4;
 
-	return OOM_BINS * pool + 16 * shift + (unsigned)(n >> shift);
+	return OOM_BINS * pool + 16 * (shift - 9) + (unsigned)(size >> shift);
 }
 
 OOM_INLINE bool oom_bin_has(const struct oom_free_set *set, unsigned bin)
@@ -32,30 +31,25 @@ OOM_INLINE bool oom_free_below(const struct oom_ablock *a, const struct oom_ablo
 	return a->size < b->size || (a->size == b->size && a->addr < b->addr);
 }
 
-/* The first block of the bins behind this one; -1: none. */
+/* The first block of the bins behind this one; -1: none.  The few sizes of a pool lie in two or three words. */
 OOM_INLINE int32_t oom_free_behind(const struct oom_free_set *set, unsigned bin)
 {
+	const unsigned last = bin / 64 | (OOM_BIN_WORDS - 1);
 	unsigned at = bin / 64;
 	uint64_t word = set->word[at] & ~(uint64_t)1 << bin % 64;
 
-	if (!word) {
-		const unsigned pool = bin / OOM_BINS;
-		const uint64_t words = set->words[pool] & ~(uint64_t)1 << at % OOM_BIN_WORDS;
-
-		if (!words)
+	while (!word) {
+		if (at++ == last)
 			return -1;
-		at = OOM_BIN_WORDS * pool + (unsigned)__builtin_ctzll(words);
 		word = set->word[at];
 	}
 	return set->bin[64 * at + (unsigned)__builtin_ctzll(word)].first;
 }
 
-/* The pool's smallest block of at least `size` bytes, the lowest of these; -1: there is none. */
-OOM_INLINE int32_t oom_free_find(const struct oom_free_set *set, const struct oom_ablock *blocks, unsigned pool,
+/* The smallest block of at least `size` bytes, whose bin is that one, the lowest of these; -1: the pool has none. */
+OOM_INLINE int32_t oom_free_find(const struct oom_free_set *set, const struct oom_ablock *blocks, unsigned bin,
 				 uint64_t size)
 {
-	const unsigned bin = oom_bin_of(size, pool);
-
 	if (oom_bin_has(set, bin))
 		for (int32_t b = set->bin[bin].first; b >= 0; b = blocks[b].more)
 			if (blocks[b].size >= size)
@@ -72,7 +66,6 @@ OOM_INLINE void oom_free_insert(struct oom_free_set *set, struct oom_ablock *blo
 
 	x->bin = (uint16_t)bin;
 	if (!oom_bin_has(set, bin)) {
-		set->words[x->pool] |= (uint64_t)1 << bin / 64 % OOM_BIN_WORDS;
 		set->word[bin / 64] |= (uint64_t)1 << bin % 64;
 		x->less = x->more = -1;
 		list->first = list->hand = b;
@@ -106,8 +99,6 @@ OOM_INLINE void oom_free_remove(struct oom_free_set *set, struct oom_ablock *blo
 
 	if ((less & more) < 0 && less == more) {        /* the only one */
 		set->word[bin / 64] &= ~((uint64_t)1 << bin % 64);
-		if (!set->word[bin / 64])
-			set->words[bin / OOM_BINS] &= ~((uint64_t)1 << bin / 64 % OOM_BIN_WORDS);
 		return;
 	}
 	if (less >= 0)
@@ -125,7 +116,7 @@ OOM_INLINE int32_t oom_free_next(const struct oom_free_set *set, const struct oo
 				 int32_t b)
 {
 	if (b < 0)
-		return oom_free_find(set, blocks, pool, 0);
+		return oom_free_find(set, blocks, OOM_BINS * pool, 0);
 	return blocks[b].more >= 0 ? blocks[b].more : oom_free_behind(set, blocks[b].bin);
 }
 

@@ -44,7 +44,7 @@ static void measure_rows(struct playing *g)
 
 		g->p->row[i] = (struct oom_played){.size = size,
 						   .block = -1,
-						   .pool = (uint8_t)oom_pool_of(size, (enum oom_cuda_stream)row->stream),
+						   .bin = (uint16_t)oom_bin_of(size, oom_pool_of(size, (enum oom_cuda_stream)row->stream)),
 						   .joins_wait = row->joins_wait,
 						   .opens_wait = row->opens_wait,
 						   .product = row->product};
@@ -94,7 +94,7 @@ static void play(struct playing *g, enum oom_stream_id stream, bool again)
 				continue;
 			if (row->opens_wait)
 				oom_playing_before_gather(g, stream);
-			row->block = block_serve(r, row->size, row->pool);
+			row->block = block_serve(r, row->size, row->bin);
 			if (row->product)
 				take_workspace(g, stream);
 		} else if (kind == OOM_EV_GRAD && !again) {

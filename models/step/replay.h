@@ -16,9 +16,9 @@ struct oom_wrapped {
 struct oom_played {
 	uint64_t size;                  /* in blocks of the allocator */
 	int32_t block;                  /* or -1 */
-	uint8_t pool;
-	bool joins_wait, opens_wait;    /* as the row's */
-	bool product;                   /* of matrices */
+	uint16_t bin;                   /* of the free set: where blocks of that size would be, in the row's pool */
+	bool joins_wait : 1, opens_wait : 1;    /* as the row's */
+	bool product : 1;               /* of matrices */
 };
 
 /* What a replay of ZeRO-3's gathering remembers of a parameter. */

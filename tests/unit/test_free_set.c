@@ -55,6 +55,16 @@ static void take(struct both *b, size_t at)
 	memmove(b->sorted + at, b->sorted + at + 1, (b->n - at) * sizeof(b->sorted[0]));
 }
 
+static int32_t find_in(const struct both *b, unsigned pool, uint64_t size)
+{
+	return oom_free_find(&b->set, b->block, oom_bin_of(size, pool), size);
+}
+
+static int32_t find(const struct both *b, uint64_t size)
+{
+	return find_in(b, 0, size);
+}
+
 static int32_t lower_bound(const struct both *b, uint64_t size)
 {
 	for (size_t i = 0; i < b->n; i++)
@@ -83,12 +93,12 @@ static void nothing_is_found_in_an_empty_set(void **state)
 	(void)state;
 	begin(&b);
 	assert_same_order(&b);
-	assert_int_equal(oom_free_find(&b.set, b.block, 0, 0), -1);
-	assert_int_equal(oom_free_find(&b.set, b.block, 0, UNIT), -1);
+	assert_int_equal(find(&b, 0), -1);
+	assert_int_equal(find(&b, UNIT), -1);
 	put(&b, 7, 20 * UNIT, 0);
 	take(&b, 0);
 	assert_same_order(&b);
-	assert_int_equal(oom_free_find(&b.set, b.block, 0, UNIT), -1);
+	assert_int_equal(find(&b, UNIT), -1);
 }
 
 /* Both sides of where classes and octaves begin: one block of each size, put in from the largest down, and
@@ -107,19 +117,19 @@ static void sizes_beside_the_edges_of_classes(void **state)
 		put(&b, i, edge[i] * UNIT, (uint64_t)(N - i) * UNIT);
 	assert_same_order(&b);
 	for (int32_t i = 0; i < N; i++) {
-		assert_int_equal(oom_free_find(&b.set, b.block, 0, edge[i] * UNIT), i);
-		assert_int_equal(oom_free_find(&b.set, b.block, 0, edge[i] * UNIT - UNIT / 2), i);
-		assert_int_equal(oom_free_find(&b.set, b.block, 0, (edge[i] + 1) * UNIT),
+		assert_int_equal(find(&b, edge[i] * UNIT), i);
+		assert_int_equal(find(&b, edge[i] * UNIT - UNIT / 2), i);
+		assert_int_equal(find(&b, (edge[i] + 1) * UNIT),
 				 lower_bound(&b, (edge[i] + 1) * UNIT));
 	}
 	/* without the one asked for, the next larger serves: of 16 blocks that of 17, in the same octave, and of
 	 * 31 that of 32, in the next */
 	take(&b, 4);
 	assert_int_equal(edge[5], 17);
-	assert_int_equal(oom_free_find(&b.set, b.block, 0, 16 * UNIT), 5);
+	assert_int_equal(find(&b, 16 * UNIT), 5);
 	take(&b, 6);
 	assert_int_equal(edge[8], 32);
-	assert_int_equal(oom_free_find(&b.set, b.block, 0, 31 * UNIT), 8);
+	assert_int_equal(find(&b, 31 * UNIT), 8);
 	assert_same_order(&b);
 }
 
@@ -136,12 +146,12 @@ static void a_class_of_two_sizes(void **state)
 	put(&b, 2, 32 * UNIT, 200);
 	put(&b, 3, 100 * UNIT, 0);
 	assert_same_order(&b);
-	assert_int_equal(oom_free_find(&b.set, b.block, 0, 32 * UNIT), 2);
-	assert_int_equal(oom_free_find(&b.set, b.block, 0, 33 * UNIT), 0);
+	assert_int_equal(find(&b, 32 * UNIT), 2);
+	assert_int_equal(find(&b, 33 * UNIT), 0);
 	take(&b, 2);
 	assert_same_order(&b);
-	assert_int_equal(oom_free_find(&b.set, b.block, 0, 33 * UNIT), 3);
-	assert_int_equal(oom_free_find(&b.set, b.block, 0, 101 * UNIT), -1);
+	assert_int_equal(find(&b, 33 * UNIT), 3);
+	assert_int_equal(find(&b, 101 * UNIT), -1);
 }
 
 /* Of one size the lowest address is taken, in whichever order they came. */
@@ -158,7 +168,7 @@ static void of_one_size_the_lowest(void **state)
 			put(&b, k, 40 * UNIT, addr[i][k] * UNIT);
 		assert_same_order(&b);
 		for (uint64_t want = 1; want <= 4; want++) {
-			assert_int_equal(b.block[oom_free_find(&b.set, b.block, 0, 40 * UNIT)].addr, want * UNIT);
+			assert_int_equal(b.block[find(&b, 40 * UNIT)].addr, want * UNIT);
 			take(&b, 0);
 		}
 	}
@@ -208,7 +218,7 @@ static void random_insertions_and_removals(void **state)
 			for (int i = 0; i < 4; i++) {
 				const uint64_t size = some_size(&x, kind) - draw(&x) % 2 * 200;
 
-				assert_int_equal(oom_free_find(&b.set, b.block, 0, size), lower_bound(&b, size));
+				assert_int_equal(find(&b, size), lower_bound(&b, size));
 			}
 		}
 		while (b.n)
@@ -229,14 +239,14 @@ static void pools_beside_each_other(void **state)
 		oom_free_insert(&b.set, b.block, k);
 	}
 	for (int32_t k = 0; k < OOM_POOLS; k++) {
-		assert_int_equal(oom_free_find(&b.set, b.block, (unsigned)k, b.block[k].size), k);
-		assert_int_equal(oom_free_find(&b.set, b.block, (unsigned)k, b.block[k].size + UNIT), -1);
+		assert_int_equal(find_in(&b, (unsigned)k, b.block[k].size), k);
+		assert_int_equal(find_in(&b, (unsigned)k, b.block[k].size + UNIT), -1);
 		assert_int_equal(oom_free_next(&b.set, b.block, (unsigned)k, k), -1);
 		assert_int_equal(oom_free_last(&b.set, b.block, (unsigned)k), k);
 	}
 	oom_free_remove(&b.set, b.block, 3);
 	for (int32_t k = 0; k < OOM_POOLS; k++)
-		assert_int_equal(oom_free_find(&b.set, b.block, (unsigned)k, 0), k == 3 ? -1 : k);
+		assert_int_equal(find_in(&b, (unsigned)k, 0), k == 3 ? -1 : k);
 }
 
 /* What was cleared is as new, without its blocks having been taken out. */
