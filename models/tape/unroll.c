@@ -18,22 +18,22 @@
 
 /* ---- writing ---- */
 
-static void put(struct oom_unrolling *w, enum oom_stream_id k, int32_t ev)
+static inline void put(struct oom_stream *to, int32_t ev)
 {
-	struct oom_stream *s = &w->to->streams[k];
-
-	s->ev[s->n++] = ev;
+	to->ev[to->n++] = ev;
 }
 
 /* The row that copy k of a run means by this one; NOBODY: it cannot be told. */
 static int32_t meant(const struct oom_unrolling *w, int32_t row, int32_t run, uint32_t k)
 {
 	const struct oom_run *r = &w->run[run];
-	const bool before = w->unit_of[row] < (int32_t)r->unit0;
-	const int32_t own = w->pair[row];
+	int32_t own;
+	bool before;
 
 	if (w->run_of[row] == run)
 		return w->copy[w->base[row] + (int32_t)k];
+	own = w->pair[row];
+	before = w->unit_of[row] < (int32_t)r->unit0;
 	if (own < 0 || w->run_of[row] >= 0 || w->run_of[own] != run)
 		return NOBODY;
 	if (k == (before ? 0 : r->reps - 1))
@@ -51,8 +51,9 @@ static int32_t meant_outside(const struct oom_unrolling *w, int32_t row)
 	return w->copy[w->base[row] + (run < 0 || back ? 0 : (int32_t)w->run[run].reps - 1)];
 }
 
-/* One event of a copy (run < 0: of none). */
-static bool event(struct oom_unrolling *w, enum oom_stream_id s, int32_t ev, int32_t run, uint32_t k)
+/* One event of a copy (run < 0: of none).  Inline: a replay's tape is some ten thousand of them. */
+static inline __attribute__((always_inline)) bool event(struct oom_unrolling *w, struct oom_stream *s, int32_t ev,
+							int32_t run, uint32_t k)
 {
 	const int32_t row = ev >> 2, kind = ev & 3;
 	int32_t to;
@@ -71,7 +72,7 @@ static bool event(struct oom_unrolling *w, enum oom_stream_id s, int32_t ev, int
 	}
 	if (to < 0)
 		return false;
-	put(w, s, to << 2 | kind);
+	put(s, to << 2 | kind);
 	return true;
 }
 
@@ -109,7 +110,7 @@ static size_t give_up_all(struct oom_unrolling *w, enum oom_stream_id id, size_t
 		const int32_t copy = (int32_t)(before < 0 ? k : w->run[run].reps - 1 - k);
 
 		for (size_t i = at; i < end; i++)
-			put(w, id, w->copy[w->base[s->ev[i] >> 2] + copy] << 2 | OOM_EV_FREE);
+			put(&w->to->streams[id], w->copy[w->base[s->ev[i] >> 2] + copy] << 2 | OOM_EV_FREE);
 	}
 	return end;
 }
@@ -135,6 +136,7 @@ static size_t unit_in(const struct oom_unrolling *w, size_t unit, uint32_t k)
 static bool region(struct oom_unrolling *w, enum oom_stream_id id, size_t at, size_t end, uint32_t reps)
 {
 	const struct oom_stream *s = &w->from->streams[id];
+	struct oom_stream *const to = &w->to->streams[id];
 	int32_t run = NOBODY;
 
 	for (uint32_t i = 0; i < reps; i++) {
@@ -147,9 +149,9 @@ static bool region(struct oom_unrolling *w, enum oom_stream_id id, size_t at, si
 				run = oom_run_at(w, oom_ev_unit(ev));
 				if (run < 0 || w->run[run].reps != reps)
 					return false;
-				put(w, id, -OOM_UNIT_MARK - (int32_t)(2 * unit_in(w, oom_ev_unit(ev), k)) -
+				put(to, -OOM_UNIT_MARK - (int32_t)(2 * unit_in(w, oom_ev_unit(ev), k)) -
 						   oom_ev_unit_ends(ev));
-			} else if (ev < 0 || run < 0 || !event(w, id, ev, run, k)) {
+			} else if (ev < 0 || run < 0 || !event(w, to, ev, run, k)) {
 				return false;
 			}
 		}
@@ -160,6 +162,7 @@ static bool region(struct oom_unrolling *w, enum oom_stream_id id, size_t at, si
 static bool stream(struct oom_unrolling *w, enum oom_stream_id id)
 {
 	const struct oom_stream *s = &w->from->streams[id];
+	struct oom_stream *const to = &w->to->streams[id];
 
 	for (size_t i = 0; i < s->n; i++) {
 		const int32_t ev = s->ev[i];
@@ -173,12 +176,12 @@ static bool stream(struct oom_unrolling *w, enum oom_stream_id id)
 			continue;
 		}
 		if (ev >= 0) {
-			if (!event(w, id, ev, NOBODY, 0))
+			if (!event(w, to, ev, NOBODY, 0))
 				return false;
 			continue;
 		}
 		if (oom_ev_is_unit(ev)) {
-			put(w, id, -OOM_UNIT_MARK - (int32_t)(2 * unit_in(w, oom_ev_unit(ev), 0)) -
+			put(to, -OOM_UNIT_MARK - (int32_t)(2 * unit_in(w, oom_ev_unit(ev), 0)) -
 					   oom_ev_unit_ends(ev));
 			continue;
 		}
