@@ -51,7 +51,7 @@ enum oom_status part_recognise(struct fw_part *p, const char *framework, struct 
 	p->fw = framework ? framework_find(framework) : recognise(p->root);
 	if (!framework)
 		part_take_config(p);
-	if (p->fw)
+	if (p->fw && p->root)
 		part_take_script(p);
 	else if (!framework)
 		part_follow_script(p);
@@ -60,6 +60,9 @@ enum oom_status part_recognise(struct fw_part *p, const char *framework, struct 
 	if (!p->fw && framework)
 		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
 				     framework);
+	/* a framework that is named does not make something of nothing */
+	if (!p->root)
+		return not_recognised(&p->doc, err);
 	/* what would have told may not have been read */
 	if (!p->fw && p->reading->out_of_memory)
 		return oom_error_set(err, OOM_ERR_MEMORY, "%s: out of memory", p->file);
