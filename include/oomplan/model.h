@@ -53,6 +53,9 @@ OOM_API const char *oom_model_lora_targets(const struct oom_model *model);
 /* A warning for a config whose weights are stored in few bits but priced as if they were not; otherwise
  * "". */
 OOM_API const char *oom_model_stored_warning(const struct oom_model *model, const struct oom_plan *plan);
+/* A sentence for a plan without images, audio and video of a model that has towers for them, which is priced
+ * as a step on words alone; otherwise "".  Static. */
+OOM_API const char *oom_model_unasked(const struct oom_model *model, const struct oom_plan *plan);
 /* With adapters, and unless the plan says how the base is stored, sets the base's storage to what the
  * config's own quantization_config loads, provided that it is modelled and can be trained through. */
 OOM_API void oom_model_settle_base(const struct oom_model *model, struct oom_plan *plan);

@@ -196,6 +196,8 @@ struct oom_family {
 	bool one_sample;
 	/* what is said where architectures names the base class of a type, which trains on something else; or NULL */
 	const char *base_class;
+	/* what is said of a plan without images and audio for a config with towers: a static sentence or ""; NULL: nothing */
+	const char *(*unasked)(const struct oom_arch *a, enum oom_task task);
 	/* what its types have unless parse says otherwise */
 	enum oom_task task;
 	enum oom_norm norm;

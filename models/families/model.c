@@ -275,6 +275,15 @@ const char *oom_model_warning(const struct oom_model *m) { return m->arch.warnin
 bool oom_model_known(const struct oom_model *m) { return !*m->note; }
 const char *oom_model_unknown_keys(const struct oom_model *m) { return m->unknown; }
 enum oom_task oom_model_task(const struct oom_model *m) { return m->arch.default_task; }
+const char *oom_model_unasked(const struct oom_model *m, const struct oom_plan *p)
+{
+	const struct oom_arch *a = &m->arch;
+
+	if (!a->family->unasked || p->images > 0 || p->video_frames > 0 || p->audio_seconds > 0)
+		return "";
+	return a->family->unasked(a, p->task == OOM_TASK_AUTO ? a->default_task : p->task);
+}
+
 /* peft/utils/constants.py; of a composition its text model's. */
 const char *oom_model_lora_targets(const struct oom_model *m)
 {

@@ -150,6 +150,8 @@ static void set_up(const struct oom_target *t, const struct oom_plan *p, const s
 	       VALUE(p, "precision"), (long long)p->micro_batch, (long long)p->grad_accum,
 	       (long long)p->seq_len, VALUE(p, "attn"), VALUE(p, "optimizer"),
 	       VALUE(p, "grad-ckpt"));
+	if (*oom_model_unasked(t->model, p))
+		printf("  inputs: %s\n", oom_model_unasked(t->model, p));
 	if (p->precision == t->q.plan.precision)
 		oom_report_precision(t);
 }

@@ -98,6 +98,7 @@ static void head(struct oom_json *j, const struct oom_target *t, bool fits)
 		      t->q.gpu ? oom_capacity_kind_str(t->gpu.capacity_kind) : "user");
 	oom_json_text(j, "note", t->note);
 	oom_json_text(j, "precision_default", t->q.precision_note);
+	oom_json_text(j, "inputs_default", oom_model_unasked(t->model, &t->q.plan));
 }
 
 static void rules(struct oom_json *j, const char *name, const struct oom_compat_set *broken)

@@ -387,6 +387,7 @@ const struct oom_family oom_family_vlm = {
 	.types = types,
 	.inner_types = remote_types,
 	.lora_targets = "q_proj+v_proj",
+	.unasked = oom_vlm_unasked,
 	.parse = parse,
 	.step = step,
 };

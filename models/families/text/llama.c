@@ -262,6 +262,14 @@ static struct oom_val llama_step(struct oom_tape *t, const struct oom_arch *a)
 	return oom_causal_tail(t, a, x, embed);
 }
 
+static const char *llama_unasked(const struct oom_arch *a, enum oom_task task)
+{
+	(void)task;
+	return llama_kind(a)->towers ? "priced as a step on words alone: what images or audio take is not counted for this model type, "
+				       "and a run on them takes more" :
+				       "";
+}
+
 /* Their queries, keys and values are one layer. */
 static const struct oom_type_targets llama_targets[] = {
 	{"phi3", "all-linear", NULL}, {"phi4_multimodal", "all-linear", NULL},
@@ -281,6 +289,7 @@ const struct oom_family oom_family_llama = {
 	.inner_types = oom_llama_remote_types,
 	.lora_targets = "q_proj+v_proj",
 	.type_targets = llama_targets,
+	.unasked = llama_unasked,
 	.parse = oom_llama_parse,
 	.step = llama_step,
 };

@@ -143,6 +143,7 @@ struct oom_llama_kind {
 
 	/* layers between the others that only images meet (Mllama) */
 	bool cross_layers;
+	bool towers;                    /* for images or audio, of which only the weights are counted */
 	/* parameters that no step on text runs; may be NULL */
 	void (*unused)(struct oom_tape *t, const struct oom_arch *a);
 	bool parallel_by_key;           /* use_parallel_residual (StableLM) */

@@ -36,7 +36,7 @@ const struct oom_family_type oom_llama_remote_types[] = {
 			  .embed_dropout = "embd_pdrop", .branch_dropout = true,
 			  .embed_dropout_renames = true)},
 	{"phi3_v", KIND(.fused_qkv = true, .mlp = oom_llama_fused_mlp, .dropout = "resid_pdrop",
-			.repeat_kv_flash = true, .unused = oom_llama_phi3v_unused)},
+			.repeat_kv_flash = true, .towers = true, .unused = oom_llama_phi3v_unused)},
 	{"qwen", KIND(.qkv = "c_attn", .o = "c_proj", .bias = OOM_BIAS_QKV, .halves = true,
 		      .no_bias = "no_bias", .mlp = oom_llama_named_mlp, .gate = "w2", .up = "w1",
 		      .down = "c_proj")},

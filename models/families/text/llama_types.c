@@ -63,7 +63,7 @@ const struct oom_family_type oom_llama_types[] = {
 		     .embed_dropout_renames = true,
 		     NAMES("input_layernorm", NULL, NULL, NULL, "final_layernorm", "q_layernorm", "k_layernorm"))},
 	{"phi3", KIND(PHI3, .repeat_kv_flash = true)},
-	{"phi4_multimodal", KIND(PHI3, .unused = oom_llama_phi4_unused)},
+	{"phi4_multimodal", KIND(PHI3, .towers = true, .unused = oom_llama_phi4_unused)},
 	{"phimoe", KIND(.norm = OOM_NORM_LAYER, .repeat_kv_flash = true,
 			/* its sparsemixer always picks two */
 			.experts = EXPERTS(.always_top = 2, .three_results = true))},

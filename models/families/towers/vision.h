@@ -182,6 +182,8 @@ enum {
 };
 const struct oom_composition *oom_composition_find(const char *type);
 void oom_vlm_free(struct oom_vlm *v);
+/* What is said where a plan asks for no images and audio (vlm_parts.c). */
+const char *oom_vlm_unasked(const struct oom_arch *a, enum oom_task task);
 
 /* Those that run with their images: llava.c, projectors.c, mergers.c. */
 oom_emit_fn oom_emit_llava, oom_emit_llava_newline, oom_emit_next_video, oom_emit_onevision, oom_emit_video_llava, oom_emit_vipllava,
