@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Measures still more types of vision-language models, as measure_images_apart.py does: those with two towers, or none.
+
+    measure_images_more.py ORACLE OUT.csv CONFIGS [TYPE ...]
+"""
+import torch
+
+import measure_images as images
+from image_batches import GRID, IMAGE, PATCH, SIDE, flat, pixels, tokens
+from measure_images import SIGLIP, VIT, model
+from measure_images_apart import kernels_refuse_strides, ones_are_known
+
+SAM = dict(hidden_size=192, num_hidden_layers=3, num_attention_heads=4, image_size=256, patch_size=16, mlp_dim=384,
+           output_channels=64, window_size=7, global_attn_indexes=[1])
+
+
+# ---- batches ----
+
+def twice(cfg, b, s, n, dt):
+    """Each image in two sizes, for two towers (DeepSeek-VL Hybrid)."""
+    d = flat(GRID ** 2)(cfg, b, s, n, dt)
+    d["high_res_pixel_values"] = torch.rand(b * n, 3, SAM["image_size"], SAM["image_size"]).to(dt)
+    return d
+
+
+# ---- models ----
+
+def doubled():
+    model("deepseek_vl_hybrid", twice, dict(model_type="llama"), SIGLIP, image_token_id=IMAGE,
+          high_res_vision_config=dict(SAM, model_type="sam_vision_model"))
+
+
+TABLES = (doubled,)
+
+
+def main():
+    for table in TABLES:
+        table()
+    kernels_refuse_strides()
+    backend = images.prepared()
+    ones_are_known()
+    images.measure(backend, "images", images.MODELS, images.run, len(images.STEPS))
+
+
+if __name__ == "__main__":
+    main()
