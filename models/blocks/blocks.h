@@ -288,6 +288,9 @@ bool oom_any_layer(struct oom_tape *t, const struct oom_arch *a, uint8_t bits, u
 
 /* Gemma's embeddings times a buffer of one number, which is made in the loaded type. */
 struct oom_val oom_scaled_embedding(struct oom_tape *t, struct oom_val x);
+/* The output of a module that a model within the model (a tower) names as its input embeddings: with adapters and checkpoints
+ * PEFT has it need a gradient, frozen or not (transformers 5, modeling_utils.py, enable_input_require_grads walks all modules). */
+struct oom_val oom_hooked(struct oom_tape *t, struct oom_val x);
 /* Makes the embedding's output require a gradient where PEFT and checkpointing do. */
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x);
 

@@ -124,6 +124,18 @@ struct oom_val oom_scaled_embedding(struct oom_tape *t, struct oom_val x)
 	return oom_op_unary(t, OOM_SCALE, x);
 }
 
+struct oom_val oom_hooked(struct oom_tape *t, struct oom_val x)
+{
+	int32_t n;
+
+	if (!t->grad || x.rg || t->plan->grad_ckpt == OOM_CKPT_NONE || !oom_plan_adapted(t->plan))
+		return x;
+	n = oom_node(t, OOM_NODE_LEAF, "embedding output");
+	x = oom_node_out(t, n, 0, x);
+	oom_node_save(t, n, x);                 /* AccumulateGrad holds its leaf */
+	return x;
+}
+
 struct oom_val oom_input_grads(struct oom_tape *t, struct oom_val x)
 {
 	const bool ckpt = t->plan->grad_ckpt != OOM_CKPT_NONE,

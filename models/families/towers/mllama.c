@@ -153,7 +153,7 @@ static struct oom_val patches(struct oom_frame *f, struct oom_emit *e, const str
 	x = oom_pixel_values(t, e->m_images, pixels);
 	x = oom_op_conv_square(t, "patch_embedding", x, m->channels, m->patch, false,
 			       oom_len_const(t, e->m_images, grid ? grid : 1), d);
-	x = oom_name(f, x);
+	x = oom_name(f, oom_hooked(t, x));
 	t->scope = "pre_tile_positional_embedding";
 	x = oom_name(f, with_tiles(e, m, x, ids));
 	token = oom_op_expand(t, token, oom_len_const(t, e->m_images, m->tiles), d);

@@ -200,7 +200,7 @@ static struct oom_val sam_begin(struct oom_emit *e, size_t i, struct sam *s)
 	oom_tower_tokens(e, s->grid * s->grid);
 	if (s->places)
 		places = oom_param(t, "pos_embed", s->grid * s->grid, s->d, 0);
-	x = oom_op_conv_square(t, "projection", x, s->channels, s->patch, true, e->m_tokens, d);
+	x = oom_hooked(t, oom_op_conv_square(t, "projection", x, s->channels, s->patch, true, e->m_tokens, d));
 	return s->places ? oom_op_add(t, x, oom_op_view(t, places, e->m_len, d)) : x;
 }
 

@@ -230,6 +230,8 @@ static struct oom_val patch_rows(struct oom_emit *e, const struct oom_tower *w, 
 	else
 		x = oom_op_conv_square(t, named(w->patches, "patch_embedding"), x, w->channels * w->frames, w->patch, w->patch_bias,
 				       e->m_tokens, d);
+	if (w->hook == OOM_HOOK_PATCHES)
+		x = oom_hooked(t, x);
 	if (!w->class_token)
 		return x;
 	token = oom_op_expand(t, token, e->m_images, d);
@@ -336,6 +338,8 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	/* of one image alone such rows are a matrix as they lie */
 	x.perm |= w->turned && oom_cond_above(t, e->m_images, 1);
 	x = w->norm_first ? x : with_places(e, w, x);
+	if (w->hook == OOM_HOOK_EMBEDDINGS)
+		x = oom_hooked(t, x);
 	if (w->pre_norm)
 		x = oom_norm(t, w->norm, named(w->pre, "pre_layernorm"), x, 0);
 	x = w->norm_first ? with_places(e, w, x) : x;

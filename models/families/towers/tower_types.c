@@ -16,11 +16,11 @@
 #define SIGLIP BIASES, FC, NUMBERED, .patch_bias = true, .post_norm = true
 #define QWEN BIASES, .qwen = true, .apart = true, .rope = true, .frequencies = true, .o = "proj", .patches = "proj"
 #define QWEN3 \
-	QWEN, .times = true, .fused_qkv = true, .norm = OOM_NORM_LAYER, .patch_bias = true, \
+	QWEN, .hook = OOM_HOOK_NONE, .times = true, .fused_qkv = true, .norm = OOM_NORM_LAYER, .patch_bias = true, \
 		.learned = true, .bilinear = true, .up = "linear_fc1", .down = "linear_fc2", .places = "pos_embed", \
 		.merger = {"norm", "linear_fc1", "linear_fc2"}
 #define GLM \
-	GATED, .qwen = true, .apart = true, .fused_qkv = true, .rope = true, .frequencies = true, .times = true, .patch_bias = true, \
+	GATED, .hook = OOM_HOOK_NONE, .qwen = true, .apart = true, .fused_qkv = true, .rope = true, .frequencies = true, .times = true, .patch_bias = true, \
 		.post_norm = true, .o = "proj", .patches = "proj"
 
 static const struct oom_tower
@@ -30,15 +30,15 @@ static const struct oom_tower
 	llama4 = {CLIP, .norms = {"input_layernorm", "post_attention_layernorm"}, .pre = "layernorm_pre",
 		  .post = "layernorm_post", .patch_last = true, .unfolds = true, .rope = true, .complex = true, .o = "o_proj"},
 	siglip = {SIGLIP, .learned = true, .o = "out_proj"},
-	idefics = {SIGLIP, .learned = true, .selects = true, .padded = true, .o = "out_proj"},
+	idefics = {SIGLIP, .hook = OOM_HOOK_EMBEDDINGS, .learned = true, .selects = true, .padded = true, .o = "out_proj"},
 	siglip_pooled = {SIGLIP, .learned = true, .place_ids = true, .pool = true, .o = "out_proj"},
 	siglip2 = {SIGLIP, .learned = true, .pool = true, .patch_last = true, .padded = true, .o = "out_proj"},
-	paddle = {SIGLIP, .learned = true, .place_ids = true, .apart = true, .rope = true, .frequencies = true, .o = "out_proj"},
+	paddle = {SIGLIP, .hook = OOM_HOOK_NONE, .learned = true, .place_ids = true, .apart = true, .rope = true, .frequencies = true, .o = "out_proj"},
 	video_llama = {SIGLIP, .apart = true, .rope = true, .frequencies = true, .o = "out_proj"},
-	janus = {SIGLIP, .learned = true, .place_ids = true, .o = "projection_layer"},
-	blip = {SIGLIP, .learned = true, .class_token = true, .fused_qkv = true, .bare_places = true, .o = "projection",
+	janus = {SIGLIP, .hook = OOM_HOOK_EMBEDDINGS, .learned = true, .place_ids = true, .o = "projection_layer"},
+	blip = {SIGLIP, .hook = OOM_HOOK_EMBEDDINGS, .learned = true, .class_token = true, .fused_qkv = true, .bare_places = true, .o = "projection",
 		.softmax_as_is = true, .returned = true},
-	blip_2 = {SIGLIP, .learned = true, .class_token = true, .fused_qkv = true, .bare_places = true, .o = "projection",
+	blip_2 = {SIGLIP, .hook = OOM_HOOK_EMBEDDINGS, .learned = true, .class_token = true, .fused_qkv = true, .bare_places = true, .o = "projection",
 		  .softmax_as_is = true, .returned = true},
 	pixtral = {GATED, .pre_norm = true, .rope = true, .table = true, .joined = true, .o = "o_proj",
 		   .norms = {"attention_norm", "ffn_norm"}, .pre = "ln_pre", .patches = "patch_conv"},
@@ -52,7 +52,7 @@ static const struct oom_tower
 	intern = {FC, .class_token = true, .patch_bias = true, .scale = true, .o_bias = true,
 		  .mlp_bias = true, .o = "projection_layer", .norms = {"layernorm_before", "layernorm_after"},
 		  .token = "cls_token", .patches = "projection"},
-	ovis2 = {GATED, .patch_bias = true, .learned = true, .pre_norm = true, .post_norm = true,
+	ovis2 = {GATED, .hook = OOM_HOOK_NONE, .patch_bias = true, .learned = true, .pre_norm = true, .post_norm = true,
 		 .o = "out_proj", .norms = {"rms_norm1", "rms_norm2"}, .pre = "rms_norm", .post = "rms_norm",
 		 .turned = true, .place_ids = true, .norm_first = true},
 	glm4v = {GLM, .learned = true, .pre_norm = true, .pre = "post_conv_layernorm"},

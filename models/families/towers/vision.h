@@ -61,6 +61,10 @@ struct oom_emit {
 	uint16_t m_tokens, m_len;
 };
 
+/* What get_input_embeddings of a tower's class names, which is hooked under checkpoints (oom_hooked): its patches, its
+ * embeddings as a whole, nothing (the class has no such function, and no module of the usual name). */
+enum oom_hook { OOM_HOOK_PATCHES, OOM_HOOK_EMBEDDINGS, OOM_HOOK_NONE };
+
 /* A tower: patches, positions, a pre-norm encoder. */
 struct oom_tower {
 	uint64_t d, ff, layers, heads, kv_heads, head_dim;
@@ -102,6 +106,7 @@ struct oom_tower {
 	bool qwen;                              /* Qwen's manner: keys depth, num_heads, in_channels; modules q, k, v */
 	bool apart;                             /* every image is attended by itself, the results are joined */
 	bool no_deepstack;                      /* features of inner layers are not used */
+	enum oom_hook hook;
 	enum oom_norm norm;
 	enum oom_act act;
 	const char *o, *up, *down;              /* modules */
