@@ -220,6 +220,9 @@ static struct oom_val patch_rows(struct oom_emit *e, const struct oom_tower *w, 
 		x = oom_op_copy(t, w->selects ? "index" : "cat", x);
 	if (w->unfolds)                         /* and folded once more for the product */
 		x = oom_op_copy(t, "reshape", oom_op_copy(t, "unfold", x));
+	/* pixel_values.to(dtype=self.patch_embedding.weight.dtype); a linear layer's weight is quantised */
+	if (!w->patch_last && oom_plan_kbit_fp32(t->plan))
+		x = oom_op_cast(t, x, OOM_F32);
 	if (w->class_token)
 		token = oom_param(t, named(w->token, "class_embedding"), 0, w->d, 0);
 	oom_tower_tokens(e, n);
