@@ -95,6 +95,8 @@ static_assert(OOM_LEVER_LESS <= 64, "a bit for each that an option pulls");
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end);
 /* settings_signs.c: what shows otherwise; and whether a launcher was told of more nodes than one. */
 bool oom_several_nodes(const char *begin, const char *end);
+/* settings_states.c: among whom the model is divided, and what of it lies elsewhere. */
+void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *end);
 void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end);
 /* named.c: fills c->parameters. */
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end);
@@ -161,6 +163,11 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 /* fixes_order.c: at most so many, in order; those behind the last are 0. NULL: nobody knows what ran. */
 enum { OOM_MAX_LEVERS = 6 };
 const enum oom_lever *oom_levers(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause);
+/* fixes_order_training.c: the same where weights, gradients and states are in the way; where these are made; and in a step by
+ * what it is of. NULL: they are not, or nothing is known. */
+const enum oom_lever *oom_levers_of_states(const struct oom_crash *c);
+const enum oom_lever *oom_levers_of_states_made(const struct oom_crash *c);
+const enum oom_lever *oom_levers_of_step(const struct oom_crash *c);
 /* A script of somebody's own: no program shows, or only the library of a model that has no vocabulary. */
 static inline bool oom_own_script(const struct oom_crash *c)
 {
@@ -190,6 +197,9 @@ void oom_observe_parameters(const struct oom_crash *c, enum oom_crash_work work,
  * vocabulary, and the bytes of each number; 0: it is not.  And c->part by that, where nothing else shows it. */
 double oom_logits_rows(const struct oom_crash *c, unsigned *each);
 bool oom_copies_all(const struct oom_crash *c);
+/* In a training of all weights the request is one number of *each bytes for every parameter, by the model's name, of so many
+ * ranks one's part (1: all of them); 0: it is not. */
+unsigned oom_copy_of_parameters(const struct oom_crash *c, unsigned *each);
 void oom_part_by_size(struct oom_crash *c);
 /* fixes.c: it is for want of memory in a training that has run for some steps, and its samples have lengths. */
 bool oom_after_steps(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause);
@@ -232,6 +242,12 @@ void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *tex
 double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, double *each);
 /* What is reserved and idle would have been enough, in one piece. */
 bool oom_stranded_enough(const struct oom_crash *c);
+/* Larger than the card even where all of it is kept in 16 bits: no batch is small enough. */
+bool oom_states_surely(const struct oom_crash *c, enum oom_crash_work work);
+bool oom_small_states_fit(const struct oom_crash *c);
+/* What a training of all weights divides among cards, beside what it leaves on each, takes most of one: bytes; 0: it does not,
+ * or the text does not say among how many. */
+double oom_states_share(const struct oom_crash *c, enum oom_crash_work work);
 bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work);
 bool oom_alone_too_large(const struct oom_crash *c);
 /* One request larger than all that the process held until then. */

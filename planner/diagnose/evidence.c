@@ -90,8 +90,11 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 	else if (oom_weights_too_large(c, work) && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
 			 "not hold them, whatever the batch%s; divided, they fill %.0f such cards", parameters / 1e9, each,
-			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib, each > 4 ? ", if all are trained" : "",
+			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib, each <= 4 ? "" : oom_states_surely(c, work) ? ", if all are trained" : " (in 16 bits alone half of it)",
 			 ceil(parameters * each / total));
+	else if ((need = oom_states_share(c, work)) > 0 && (out = oom_evidence_slot(a)))
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x 16 bytes (weights, gradients, AdamW's states) among %u cards%s = %.1f GiB of this one's %.2f, "
+			 "whatever the batch: %.1f GiB are left for all else", parameters / 1e9, c->cards, c->second_stage ? " but for the weights" : "", need / gib, total / gib, (total - need) / gib);
 }
 
 /* "already set: gradient checkpointing, a batch of one" */

@@ -62,8 +62,20 @@ static void tokens(const struct oom_crash *c, struct oom_crash_answer *a)
 static void states(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a)
 {
 	const double gib = 1073741824.0, tried = (double)c->bytes[OOM_CRASH_TRIED];
-	char *out = c->part == OOM_PART_STATES && c->zero && tried >= gib / 4 ? oom_evidence_slot(a) : NULL;
+	unsigned each;
+	const unsigned ranks = oom_copy_of_parameters(c, &each);
+	char *out;
 
+	if (ranks && (out = oom_evidence_slot(a)) != NULL) {
+		char part[40] = "";
+
+		if (ranks > 1)
+			snprintf(part, sizeof(part), " / %u ranks", ranks);
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %u bytes%s = %.2f GiB: the request is %s of the weights in one piece (gradients, fp32 weights or a state), "
+			 "which no batch and no length makes smaller", (double)c->parameters / 1e9, each, part, (double)c->parameters * each / ranks / gib, ranks > 1 ? "this rank's part of a copy" : "a whole copy");
+		return;
+	}
+	out = c->part == OOM_PART_STATES && c->zero && tried >= gib / 4 ? oom_evidence_slot(a) : NULL;
 	if (!out && oom_copies_all(c) && work == OOM_WORK_TRAINING && (out = oom_evidence_slot(a)) != NULL) {
 		snprintf(out, sizeof(a->evidence[0]), "as much was asked for at once as is held in all: the weights once more in one piece (gradients, a cast, states laid out flat); %.0f M numbers of 16 bits", tried / 2e6);
 		return;

@@ -223,6 +223,14 @@ static bool long_by_its_own(const struct oom_crash *c)
 	return t && t->value >= 4096;
 }
 
+/* Weights, gradients and states do not fit, or the request is a copy of them. */
+static bool of_states_alone(const struct oom_asked *q)
+{
+	unsigned each;
+
+	return oom_copy_of_parameters(q->c, &each) || (oom_weights_too_large(q->c, q->work) && oom_states_surely(q->c, q->work));
+}
+
 /* What remains when the batch cannot be halved, and who else may lie there. */
 static void fix_what_remains(const struct oom_asked *q, struct oom_crash_answer *a)
 {
@@ -236,8 +244,8 @@ static void fix_what_remains(const struct oom_asked *q, struct oom_crash_answer 
 	if (of_memory && (c->set & OOM_SET(OOM_LEVER_SHARD)) && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP || c->phase == OOM_CRASH_OPTIMIZER ||
 							 (work == OOM_WORK_TRAINING && oom_weights_too_large(c, work))))
 		add(c, a, "", OOM_LEVER_MORE);
-	/* nothing left to halve: what remains changes what is learnt */
-	if (work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c) || long_by_its_own(c))) ||
+	/* nothing left to halve: what remains changes what is learnt, where samples are any of it */
+	if (work == OOM_WORK_TRAINING && c->phase != OOM_CRASH_OPTIMIZER && !of_states_alone(q) && ((of_memory && (oom_lever_is_set(c, OOM_LEVER_BATCH) || oom_alone_too_large(c) || long_by_its_own(c))) ||
 					  (cause == OOM_CAUSE_FRAGMENTATION && (oom_lever_is_set(c, OOM_LEVER_BATCH) || c->stepped || long_by_its_own(c)) && oom_told_first(c, OOM_ABOUT_LENGTH))))
 		add(c, a, "", OOM_LEVER_LENGTH);
 	if (of_memory && work == OOM_WORK_TRAINING && !oom_alone_too_large(c) && !oom_lever_is_set(c, OOM_LEVER_QUANT)) {

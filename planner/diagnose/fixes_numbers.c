@@ -128,6 +128,20 @@ double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, do
 	return (double)c->parameters * *each / (cards > 1 ? cards : 1);
 }
 
+/* An optimizer with states of 8 bits: weights and gradients of 2 bytes, two moments of 1. */
+bool oom_small_states_fit(const struct oom_crash *c)
+{
+	return (double)c->parameters * 6 < 0.9 * (double)c->bytes[OOM_CRASH_TOTAL] * (divided(c) ? c->cards : 1);
+}
+
+/* Weights that are kept in 16 bits alone have no fp32 copy, and gradients and moments of 16 bits: half as much. */
+bool oom_states_surely(const struct oom_crash *c, enum oom_crash_work work)
+{
+	double each;
+
+	return oom_weights_bytes(c, work, &each) / 2 > (double)c->bytes[OOM_CRASH_TOTAL];
+}
+
 bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work)
 {
 	double each;
@@ -135,6 +149,18 @@ bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work)
 	/* of what ranks divide among them the text seldom says how many they are */
 	return c->parameters && c->known[OOM_CRASH_TOTAL] && !(c->stepped && work == OOM_WORK_TRAINING) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
 	       (!c->splits || (divided(c) && !c->offloads)) && oom_weights_bytes(c, work, &each) > (double)c->bytes[OOM_CRASH_TOTAL];
+}
+
+double oom_states_share(const struct oom_crash *c, enum oom_crash_work work)
+{
+	const double total = (double)c->bytes[OOM_CRASH_TOTAL];
+	double each, need;
+
+	if (work != OOM_WORK_TRAINING || !c->parameters || !c->known[OOM_CRASH_TOTAL] || !oom_runtime_is(c, OOM_RUNTIME_TORCH) || (c->set & OOM_SET(OOM_LEVER_QUANT)) || !divided(c) || c->offloads)
+		return 0;
+	need = oom_weights_bytes(c, work, &each);
+	/* half of a card, by a judgement, is what is worth to be looked at first */
+	return each > 4 && need > total / 2 && need <= total ? need : 0;
 }
 
 /* What the allocator has and does not use is more than was asked for; where segments can expand, with what is free. */

@@ -105,25 +105,12 @@ static const enum oom_lever of_host_steps[OOM_MAX_LEVERS] = DO(V(WORKERS), V(HOS
 static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
 /* Nothing says whether weights or cache were made: fewer layers on the card are less of both. */
 static const enum oom_lever of_layers_or_cache[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(KV), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
-/* No vocabulary and no sequence: what grows are the activations of images. */
-static const enum oom_lever of_images[OOM_MAX_LEVERS] = DO(V(BATCH), V(PRECISION), V(LENGTH), V(RECOMPUTE));
-static const enum oom_lever of_drawn[OOM_MAX_LEVERS] = DO(V(BATCH), V(RECOMPUTE), V(LENGTH), V(LOGITS), V(PRECISION), V(OPTIMIZER));
 /* Weights and cache have their share by then: what is captured beside them needs room, or is left out. */
 static const enum oom_lever of_graphs[OOM_MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V(REQUESTS), V(CONTEXT), V(SPREAD));
 /* By the model's name: no batch is small enough for weights, or states, that are larger than the card. */
 static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(OFFLOAD));
 /* whoever started a script on a card that is too small may have no second one */
 static const enum oom_lever of_own_weights[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD));
-static const enum oom_lever of_lent[OOM_MAX_LEVERS] = DO(V(ADAPTER), V(OPTIMIZER), V(RECOMPUTE), V(LENGTH));
-static const enum oom_lever of_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER), V(RECOMPUTE), V(BATCH));
-/* Of those whose trainer keeps blocks of the model on the host. */
-static const enum oom_lever of_swapped[OOM_MAX_LEVERS] = DO(V(BATCH), V(RECOMPUTE), V(SHARD), V(LENGTH), V(LOGITS), V(PRECISION));
-/* Told more than one sample: the states are in the way, and the batch as well. */
-static const enum oom_lever of_states_and_batch[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(BATCH), V(ADAPTER), V(RECOMPUTE));
-static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(BATCH), V(RECOMPUTE), V(PRECISION), V(LENGTH));
-/* A training that is set up: states and gradients are made beside the weights. */
-static const enum oom_lever of_states_made[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V(SHARD), V(PRECISION), V(ADAPTER));
-static const enum oom_lever of_engine_steps[OOM_MAX_LEVERS] = DO(V(BATCH), V(OPTIMIZER), V(RECOMPUTE), V(LOGITS), V(SHARD));
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 /* The weights have taken the share, which is nearly all of the card. */
 static const enum oom_lever of_no_blocks[OOM_MAX_LEVERS] = DO(V(QUANT), V(SPREAD), V(KV));
@@ -135,6 +122,8 @@ static const enum oom_lever of_evaluations[OOM_MAX_LEVERS] = DO(V(EVAL_BATCH), V
 /* A sum that keeps graphs if it outlives the step: nobody said that it does. */
 static const enum oom_lever of_sums[OOM_MAX_LEVERS] = DO(V(LEAK), V(BATCH), V(PRECISION));
 
+/* More is held than the card has, by a training whose batch is one. */
+static const enum oom_lever of_lent[OOM_MAX_LEVERS] = DO(V(ADAPTER), V(OPTIMIZER), V(RECOMPUTE), V(LENGTH));
 /* Full before the request came: what lies there throughout is the model, a batch only passes. */
 static const enum oom_lever of_full_cards[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD), V(CONTEXT), V(REQUESTS));
 
@@ -199,15 +188,6 @@ const char *oom_lever_of(const struct oom_crash *c, enum oom_lever l)
 bool oom_plenty(const struct oom_crash *c)
 {
 	return c->known[OOM_CRASH_TRIED] && c->known[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_FREE] / 2 > c->bytes[OOM_CRASH_TRIED];
-}
-
-/* The log counts one step: what is new since are the optimizer's states. */
-static bool in_second_step(const struct oom_crash *c)
-{
-	for (size_t i = 0; i < c->n_causes; i++)
-		if (c->cause[i].cause == OOM_CAUSE_STEP_2 && c->cause[i].confidence >= 0.5)
-			return true;
-	return false;
 }
 
 /* Its own tensors take the card but for three hundredths, a judgement: what a context and its libraries take of a large card; or
@@ -277,7 +257,6 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 {
 	const struct oom_program *const p = oom_program_of(c);
 	const bool runs = work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP;
-	const struct oom_crash_told *const batch = oom_told_first(c, OOM_ABOUT_BATCH);
 
 	if (work != OOM_WORK_TRAINING && oom_beyond_share(c))
 		return of_weights;
@@ -300,28 +279,10 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 	/* XLA compiles a whole step */
 	if (work == OOM_WORK_COMPILING && c->trains && oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE))
 		return of_compiled_steps;
-	if (oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_TRAINING || work == OOM_WORK_UNKNOWN))
-		return work == OOM_WORK_TRAINING ? batch && batch->value > 1 ? of_states_and_batch : of_states : *p->name ? of_weights : of_own_weights;
-	return NULL;
-}
-
-/* The same in a training step. */
-static const enum oom_lever *of_step(const struct oom_crash *c)
-{
-	if (in_second_step(c))
-		return of_second_steps;
-	/* activations are gone when states are made, in whatever frame that is */
-	if ((c->part == OOM_PART_STATES && c->phase == OOM_CRASH_TRAIN_STEP) || oom_copies_all(c))
-		return of_states_made;
-	/* beside an engine's weights and cache: the states can wait on the host while it speaks */
-	if (c->engine && c->phase != OOM_CRASH_OPTIMIZER)
-		return of_engine_steps;
-	if (c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_GRAPH) &&
-	    (!oom_lever_of(c, OOM_LEVER_ADAPTER) || (!c->language && !oom_lever_own(c, OOM_LEVER_ADAPTER))) && !(c->sharded && oom_lever_own(c, OOM_LEVER_SHARD)))
-		return of_images;
-	/* trainers of what draws have adapters as well */
-	if (c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !c->language && oom_task_dialect(c) && !c->sharded)
-		return oom_swaps_blocks(c) ? of_swapped : of_drawn;
+	if (work == OOM_WORK_TRAINING)
+		return oom_levers_of_states(c);
+	if (oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_UNKNOWN))
+		return *p->name ? of_weights : of_own_weights;
 	return NULL;
 }
 
@@ -332,8 +293,8 @@ static const enum oom_lever *of_setup(const struct oom_crash *c, enum oom_cause 
 
 	if (p->activity == OOM_ACTIVITY_TRAINS && c->engine && oom_lever_own(c, OOM_LEVER_ROOM))
 		return of_engines;
-	if (c->part == OOM_PART_STATES)
-		return of_states_made;
+	if (oom_levers_of_states_made(c))
+		return oom_levers_of_states_made(c);
 	if ((!*p->name || oom_lever_own(c, OOM_LEVER_LESS)) && !c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH))
 		return cause == OOM_CAUSE_UNKNOWN ? of_silent_setups : of_own_setups;
 	/* an engine that shards is made of weights that every rank moved to its card whole */
@@ -371,7 +332,7 @@ static const enum oom_lever *of_shortage(const struct oom_crash *c, enum oom_cra
 	const enum oom_lever *levers = of_part(c, work, cause);
 
 	if (!levers && work == OOM_WORK_TRAINING)
-		levers = of_step(c);
+		levers = oom_levers_of_step(c);
 	if (!levers && c->part == OOM_PART_GRAPHS && oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
 		levers = of_graphs;
 	if (!levers && work == OOM_WORK_SETUP)

@@ -168,9 +168,10 @@ static double called(const char *begin, const char *end, bool *language)
 }
 
 /* The one size that a text speaks of, in a name or in a sentence; 0: none, or several. */
-static double spoken(const char *begin, const char *end, uint64_t *words)
+static double spoken(const char *begin, const char *end, double request, uint64_t *words)
 {
-	double only = 0;
+	double only = 0, named = 0;
+	bool several = false;
 
 	for (const char *p = begin; p < end; p++) {
 		const char *from = p, *name, *to = p + 1;
@@ -198,11 +199,13 @@ static double spoken(const char *begin, const char *end, uint64_t *words)
 			*words = words_of(name, to);
 		if (is_quantised(name, to))
 			continue;
-		if (only > 0 && fabs(only - n) > 0.01 * only)
-			return 0;
+		several |= only > 0 && fabs(only - n) > 0.01 * only;
 		only = n;
+		/* of several the one whose every parameter the request is a number for, of 2 or 4 bytes; names round */
+		if (fabs(request / (2e9 * n) - 1.02) < 0.07 || fabs(request / (4e9 * n) - 1.02) < 0.07)
+			named = named > 0 && fabs(named - n) > 0.01 * n ? -1 : n;
 	}
-	return only;
+	return !several ? only : named > 0 ? named : 0;
 }
 
 /* The one family that a text names without a size; 0: none, or several. */
@@ -301,6 +304,17 @@ static bool names_old_cards(const char *begin, const char *end)
 	return found;
 }
 
+/* "4 A100 GPUs", "on 8 H100s": a small number before a card's name, not a size ("24 GB") and not a part of another name. */
+static bool counts_cards(const char *number, const char *q, const char *end)
+{
+	const long n = strtol(number, NULL, 10);
+	const char *to = q;
+
+	while (to < end && isalnum((unsigned char)*to))
+		to++;
+	return n >= 2 && n <= 64 && q > number && q[-1] == ' ' && to - q > 1 && memcmp(q, "GPU", 3) && (isdigit((unsigned char)to[-1]) || to[-1] == 's') && is_card(q, end);
+}
+
 static unsigned cards_of(const struct oom_crash *c, const char *begin, const char *end)
 {
 	const double told = oom_told(c, "nproc_per_node");
@@ -321,7 +335,10 @@ static unsigned cards_of(const struct oom_crash *c, const char *begin, const cha
 		if (q < end && (*q == 'x' || *q == '*' || *q == 'X'))
 			for (q++; q < end && *q == ' ';)
 				q++;
-		else if (!(end - q > 3 && !memcmp(q, "GPUs", 4)))
+		else if (end - q > 2 && !memcmp(q, "\xc3\x97", 2)) /* the sign of multiplication */
+			for (q += 2; q < end && *q == ' ';)
+				q++;
+		else if (!(end - q > 3 && !memcmp(q, "GPUs", 4)) && !counts_cards(p, q, end))
 			continue;
 		if (is_card(q, end) && strtoul(p, NULL, 10) > 0)
 			return (unsigned)strtoul(p, NULL, 10);
@@ -348,7 +365,7 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 			}
 		}
 	/* who trains says what */
-	n = oom_runtime_is(c, OOM_RUNTIME_TORCH) && (c->trains || (c->set & OOM_SET(OOM_LEVER_ADAPTER))) ? spoken(begin, end, &c->vocabulary) : called(begin, end, &c->language);
+	n = oom_runtime_is(c, OOM_RUNTIME_TORCH) && (c->trains || (c->set & OOM_SET(OOM_LEVER_ADAPTER))) ? spoken(begin, end, (double)c->bytes[OOM_CRASH_TRIED], &c->vocabulary) : called(begin, end, &c->language);
 	if (n <= 0 && oom_runtime_is(c, OOM_RUNTIME_TORCH))
 		n = spoken_family(begin, end);
 	if (n > 0) {

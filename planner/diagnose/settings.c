@@ -43,6 +43,7 @@ static const struct {
 	{"pure_bf16", NULL, OOM_LEVER_PRECISION},
 	{"mixed_precision", HALF, OOM_LEVER_PRECISION},
 	{"precision", HALF, OOM_LEVER_PRECISION},
+	{"dtype", HALF, OOM_LEVER_PRECISION},
 	{"torch_dtype", HALF, OOM_LEVER_PRECISION},
 	{"use_liger_kernel", NULL, OOM_LEVER_LOGITS},
 	{"enable_liger_kernel", NULL, OOM_LEVER_LOGITS},
@@ -78,6 +79,9 @@ static const struct {
 	{"adapter_name", LORA, OOM_LEVER_ADAPTER},
 	{"use_lora", NULL, OOM_LEVER_ADAPTER},
 	{"use_peft", NULL, OOM_LEVER_ADAPTER},
+	/* arguments of TRL's trainers and of transformers' from_pretrained(), made elsewhere */
+	{"peft_config", NULL, OOM_LEVER_ADAPTER},
+	{"quantization_config", NULL, OOM_LEVER_QUANT},
 	{"lora_rank", NULL, OOM_LEVER_ADAPTER},
 	{"lora_r", NULL, OOM_LEVER_ADAPTER},
 	{"peft_method", LORA, OOM_LEVER_ADAPTER},
@@ -289,6 +293,12 @@ static const char *spelled(const char *begin, const char *name)
 	return p;
 }
 
+/* "Precision: bfloat16" of people's lists is "precision". */
+static bool is_named(const char *p, size_t n, const char *name)
+{
+	return (*p == *name || tolower((unsigned char)*p) == *name) && n > 0 && oom_told_same(p + 1, n - 1, name + 1);
+}
+
 static void option(struct oom_crash *c, const char *begin, const char *name, size_t n, bool dashed, const char *end)
 {
 	char text[LONGEST_VALUE];
@@ -304,7 +314,7 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 	if (!is_no(told) || !strcmp(told, "0") || oom_told_off(name, n))
 		oom_told_note(c, spelled(begin, name), name, n, told);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		if (*rows[i].name != *name || !oom_told_same(name, n, rows[i].name))
+		if (!is_named(name, n, rows[i].name))
 			continue;
 		if (rows[i].values ? holds(told, rows[i].values) : !is_no(told))
 			c->set |= OOM_SET(rows[i].lever);
@@ -312,24 +322,8 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 	}
 }
 
-static bool any(const char *begin, const char *end, const char *const *marks)
-{
-	for (; *marks; marks++)
-		if (oom_text_find(begin, end, *marks))
-			return true;
-	return false;
-}
-
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)
 {
-	static const char *const dividers[] = {"zero2", "zero_2", "zero-2", "zero3", "zero_3", "zero-3", "_z2", "_z3", "ZeRO", "fsdp", "FSDP", "stage2", "stage3",
-					       "stage_1_and_2", "fully_shard", "deepspeed_zero_optimizer", NULL};
-	static const char *const second[] = {"zero2", "zero_2", "zero-2", "_z2", "stage2", "stage_1_and_2", "ZeRO-2", "\"stage\": 2", "\"stage\":2", "zero_stage: 2", "zero_stage=2", "zero_stage 2", "zero-stage 2", "ero stage 2",
-						"ero Stage 2", "eRO stage 2", "eRO Stage 2", "ZeRO2", "deepspeed_zero_optimizer", NULL},
-				 *const zero[] = {"deepspeed", "DeepSpeed", "ZeRO", NULL},
-				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "ingle GPU", "ingle gpu", "single A100", "single H100", "'devices': 1,", "World size: 1\n", "world_size=1,", NULL};
-	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
-
 	c->set = 0;
 	c->n_told = 0;
 	memset(c->given, 0, sizeof(c->given));
@@ -346,20 +340,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 			option(c, begin, name, (size_t)(p - name), name > begin && name[-1] == '-', end);
 	}
 	oom_settings_by_signs(c, begin, end);
-	c->sharded = (c->set & OOM_SET(OOM_LEVER_SHARD)) || c->rank >= 0 || oom_told(c, "nproc_per_node") > 1 || oom_text_find(begin, end, "fsdp") ||
-		     oom_text_find(begin, end, "FSDP") || oom_text_find(begin, end, "deepspeed") || oom_text_find(begin, end, "FullyShard") || oom_text_find(begin, end, "fully_sharded");
-	c->splits = (c->set & OOM_SET(OOM_LEVER_SHARD)) || any(begin, end, dividers);
-	c->second_stage = !(c->set & OOM_SET(OOM_LEVER_SHARD)) && any(begin, end, second);
-	c->zero = c->splits && any(begin, end, zero);
-	c->one_process = oom_told(c, "nproc_per_node") == 1 || any(begin, end, single);
-	c->offloads = oom_text_find(begin, end, "CPUAdam") || oom_text_find(begin, end, "offload_opt") || oom_text_find(begin, end, "z3_offload") ||
-		      oom_text_find(begin, end, "z2_offload") || oom_text_find(begin, end, "adam_offload");
-	/* who trains and gives a share to an engine, or makes one: vLLM's LLM(), SGLang's Engine() */
-	c->engine = oom_told(c, "gpu_memory_utilization") || oom_told(c, "vllm_gpu_memory_utilization") ||
-		    oom_told(c, "sglang_mem_fraction_static") || oom_text_find(begin, end, "vllm/entrypoints/llm.py") ||
-		    oom_text_find(begin, end, "sglang/srt/entrypoints/engine.py");
-	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
-		c->engine &= !oom_text_find(begin, end, without[i]);
+	oom_settings_of_states(c, begin, end);
 	oom_decode_model_name(c, begin, end);
 	/* one process is all ranks: what would be divided is whole */
 	if (oom_told(c, "nproc_per_node") == 1 && c->cards <= 1 && c->rank <= 0 && !oom_several_nodes(begin, end))

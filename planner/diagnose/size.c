@@ -34,6 +34,34 @@ bool oom_copies_all(const struct oom_crash *c)
 	       c->part == OOM_PART_UNKNOWN && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !c->stepped;
 }
 
+/* Adapters have next to no gradients and states, and a model of fewer bits has no copy of so many. */
+static bool trains_whole(const struct oom_crash *c)
+{
+	return c->trains && c->parameters && !(c->set & (OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_QUANT))) && oom_runtime_is(c, OOM_RUNTIME_TORCH);
+}
+
+/* Names round: Llama 2's "7B" are 6.74 billion parameters, Qwen 2.5's 7.62 (their cards on the Hugging Face hub). */
+static bool rounds_to(double bytes, double product)
+{
+	return bytes > 0.95 * product && bytes < 1.1 * product;
+}
+
+unsigned oom_copy_of_parameters(const struct oom_crash *c, unsigned *each)
+{
+	const double tried = (double)c->bytes[OOM_CRASH_TRIED], parameters = (double)c->parameters;
+	const bool shown = c->part != OOM_PART_UNKNOWN && c->part != OOM_PART_STATES && c->part != OOM_PART_BUCKET;
+
+	if (!trains_whole(c) || !c->known[OOM_CRASH_TRIED] || tried < (double)((uint64_t)1 << 30) || shown || c->stepped || c->phase == OOM_CRASH_FORWARD ||
+	    c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_EVAL)
+		return 0;
+	for (*each = 2; *each <= 4; *each += 2)
+		if (rounds_to(tried, parameters * *each))
+			return 1;
+	/* DeepSpeed divides fp32 weights and states among ranks, not 16-bit weights before stage 3 */
+	*each = 4;
+	return c->splits && c->cards > 1 && rounds_to(tried, parameters * *each / c->cards) ? c->cards : 0;
+}
+
 void oom_part_by_size(struct oom_crash *c)
 {
 	unsigned each;

@@ -263,8 +263,19 @@ enum oom_told_about oom_told_about(const struct oom_crash_told *t)
 	return rows[t->row].about;
 }
 
+/* "batch_size = 6", "micro_batch_size = 2": where both are told, the first is of several steps. */
+static const struct oom_crash_told *told_micro(const struct oom_crash *c)
+{
+	for (size_t i = 0; i < c->n_told; i++)
+		if (rows[c->told[i].row].about == OOM_ABOUT_BATCH && (strstr(c->told[i].name, "micro") || strstr(c->told[i].name, "per_device") || strstr(c->told[i].name, "per-device")))
+			return &c->told[i];
+	return NULL;
+}
+
 const struct oom_crash_told *oom_told_first(const struct oom_crash *c, enum oom_told_about about)
 {
+	if (about == OOM_ABOUT_BATCH && told_micro(c))
+		return told_micro(c);
 	for (size_t i = 0; i < c->n_told; i++)
 		if (rows[c->told[i].row].about == about)
 			return &c->told[i];

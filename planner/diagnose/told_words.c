@@ -337,9 +337,12 @@ static const char *bound(const struct oom_crash *c, enum oom_lever lever, const 
 	/* stage 2 is there: what is left to divide are the weights */
 	if (c->second_stage && lever == OOM_LEVER_SHARD && (strstr(words, "ZeRO") || strstr(words, "zero")))
 		return "ZeRO-3 in place of stage 2: weights are divided among the ranks as well; offload_param: {device: cpu} where that is not enough";
+	/* it is at work, with another stage than the third: that one would be a setting */
+	if (c->zero && lever == OOM_LEVER_SHARD && (strstr(words, "ZeRO-2") || words == oom_lever_in("torch", "torch", lever)))
+		return "ZeRO-3 (stage: 3 in zero_optimization): weights and gradients are divided among the ranks as well; offload_param: {device: cpu} where that is not enough";
 	/* DeepSpeed steps with optimizers of its own: the Trainer's small ones are not made for its partitions (zero_allow_untested_optimizer) */
 	if (((c->second_stage || c->zero) && lever == OOM_LEVER_OPTIMIZER && strstr(words, "zero_optimization")) ||
-	    (c->zero && lever == OOM_LEVER_OPTIMIZER && strstr(words, "8bit")))
+	    (c->zero && lever == OOM_LEVER_OPTIMIZER && (strstr(words, "8bit") || strstr(words, "8-bit"))))
 		return "offload_optimizer: {device: cpu} in zero_optimization: its states leave the card";
 	/* what is offloaded lies there */
 	if (c->zero && c->offloads && lever == OOM_LEVER_HOST && words == oom_lever_in("torch", "torch", lever))

@@ -1,0 +1,67 @@
+/* What a text's own numbers add up to: a request that is one number for every parameter of the model it names, weights and
+ * states that fill the card or most of it whatever the batch, and which fixes are none of that. Texts of our own in the form
+ * of public threads (named per row), the expectations written from the arithmetic beside them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "crash_wants.h"
+#include "oomplan/diagnose.h"
+
+#define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
+#define TRACE "Traceback (most recent call last):\n"
+#define NEW(tried, total, free, held, idle) "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " tried ". GPU 0 has a total capacity of " total " of which " free \
+					    " is free. Of the allocated memory " held " is allocated by PyTorch, and " idle " is reserved by PyTorch but unallocated.\n"
+#define STEP TRACE AT("/l/transformers/trainer.py", "training_step", "loss = self.compute_loss(model, inputs)")
+
+static const struct crash_want want[] = {
+	/* ---- one number for every parameter ---- */
+	{"LLaVA#655", "deepspeed own/train_mem.py --deepspeed ./scripts/zero2.json --model_name_or_path m/vicuna-7b-v1.5 --bf16 True --per_device_train_batch_size 1\n" NEW("12.55 GiB", "39.39 GiB", "12.41 GiB", "25.29 GiB", "150.00 MiB"), 1,
+	 "ZeRO-3 in place of stage 2", "max_length", "7 B parameters, by the model's name, x 2 bytes = 13.04 GiB: the request is a whole copy of the weights", "12.55 GiB / 6.74e9 are 2 bytes"},
+	{"dllm#9", "OOM while fine-tuning own/LLaDA-8B-Instruct with DeepSpeed ZeRO-2 (with CPU offload), two cards\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 14.90 GiB.\n", 1,
+	 "ZeRO-3", "checkpoint", "8 B parameters, by the model's name, x 2 bytes = 14.90 GiB", "8e9 x 2 bytes; the offload is at work"},
+	{"lit-llama#397", "fully finetune llama-7B with DeepSpeedStrategy(offload_optimizer=True) on 4 A100 GPUs\n" NEW("6.28 GiB", "39.39 GiB", "5.90 GiB", "31.38 GiB", "10.00 MiB"), 1,
+	 "ZeRO-3 (stage: 3", "shorter sequences", "7 B parameters, by the model's name, x 4 bytes / 4 ranks = 6.52 GiB: the request is this rank's part", "6.28 GiB x 4 / 6.74e9 are 4 bytes"},
+	{"own", "--model_name_or_path m/vicuna-7b-v1.5 --use_peft --bf16 True\n" STEP NEW("12.55 GiB", "39.39 GiB", "12.41 GiB", "25.29 GiB", "150.00 MiB"), 6,
+	 "", NULL, "short by", "adapters have no such copy: that the sizes are alike says nothing"},
+	{"own", "deepspeed own.py --deepspeed zero2.json --model_name_or_path m/vicuna-7b-v1.5\n" TRACE AT("/l/transformers/models/llama/modeling_llama.py", "forward", "hidden = self.mlp(hidden)") NEW("12.55 GiB", "39.39 GiB", "12.41 GiB", "25.29 GiB", "150.00 MiB"), 6,
+	 "", NULL, "short by", "a layer's forward pass lays out no copy of the weights"},
+	/* ---- what the states leave ---- */
+	{"DeepSeek-Coder#78", "finetuning own/coder-33b-instruct with deepspeed zero stage3 on 8*A800 80G, batch_size 1\n" NEW("3.50 GiB", "79.35 GiB", "415.00 MiB", "77.08 GiB", "470.00 MiB"), 1,
+	 "offload_optimizer", "bfloat16", "33 B parameters, by the model's name, x 16 bytes (weights, gradients, AdamW's states) among 8 cards = 61.5 GiB of this one's 79.35, whatever the batch: 17.9 GiB are left", "33e9 x 16 / 8"},
+	{"lit-llama#381", "full finetuning of LLaMA 7B with 8 A100 GPUs\nmicro_batch_size = 1\n" NEW("250.00 MiB", "39.39 GiB", "150.00 MiB", "37.21 GiB", "800.00 MiB"), 1,
+	 "FSDP", "checkpoint", "104.3 GiB a card", "7e9 x 8 bytes are more than 39.39 GiB as well: nothing that a batch keeps is in the way"},
+	{"stanford_alpaca#56", "torchrun --nproc_per_node=1 train.py --model_name_or_path ./llama-7b-hf --bf16 True --per_device_train_batch_size 1\n" NEW("172.00 MiB", "79.20 GiB", "111.00 MiB", "77.46 GiB", "10.00 MiB"), 1,
+	 "8bit", NULL, "(in 16 bits alone half of it)", "7e9 x 8 bytes are 52 GiB: that it does not fit is not sure"},
+	{"trl#2927", "GRPO of --model_name_or_path Qwen/Qwen2.5-7B\nper_device_train_batch_size=4,\n" TRACE AT("/l/trl/trainer/grpo_trainer.py", "_get_per_token_logps", "logits = model(input_ids=input_ids).logits") NEW("11.59 GiB", "95.22 GiB", "9.05 GiB", "83.30 GiB", "2.07 GiB"), 2,
+	 "per_device_train_batch_size 4 -> 2", NULL, NULL, "the frames show logits, and 52 GiB of states would fit"},
+	{"own", "finetuning own/model-13b with deepspeed zero stage3 on 8*A100, batch_size 1, {\"offload_optimizer\": {\"device\": \"none\"}}\n" NEW("500.00 MiB", "39.39 GiB", "415.00 MiB", "37.08 GiB", "470.00 MiB"), 1,
+	 "offload_optimizer", NULL, "among 8 cards = 24.2 GiB of this one's 39.39", "\"none\" offloads nothing"},
+	{"own", "finetuning own/model-13b with deepspeed zero stage3 on 8*A100, batch_size 1, {\"offload_optimizer\": {\"device\": \"cpu\"}}\n" NEW("500.00 MiB", "39.39 GiB", "415.00 MiB", "37.08 GiB", "470.00 MiB"), 6,
+	 "", "offload_optimizer", "states on the host", "they are not on the card"},
+	/* ---- which of two batches ---- */
+	{"lit-llama#286", "batch_size = 6\nmicro_batch_size = 2\npython finetune/lora.py\n" NEW("128.00 MiB", "31.75 GiB", "99.00 MiB", "30.61 GiB", "270.00 MiB"), 1,
+	 "micro_batch_size 2 -> 1", "batch_size 6", NULL, "the other is a number of accumulated samples"},
+	/* ---- set in other words ---- */
+	{"trl#1833", "model = AutoModelForCausalLMWithValueHead.from_pretrained(own, peft_config=lora_config, quantization_config=bnb_config)\n" STEP NEW("2.72 GiB", "39.56 GiB", "2.01 GiB", "36.10 GiB", "900.00 MiB"), 6,
+	 "", "LoRA", "adapters (LoRA), quantised weights", "arguments that are made elsewhere"},
+	{"diffusion-pipe#157", "micro_batch_size_per_gpu = 1\ndtype = 'bfloat16'\n" STEP NEW("20.00 MiB", "15.92 GiB", "0 bytes", "14.87 GiB", "210.00 MiB"), 6,
+	 "", "bf16", "16-bit training", "a key of TOML"},
+};
+
+static void test_sums(void **state)
+{
+	(void)state;
+	crash_all_met(want, sizeof(want) / sizeof(want[0]));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
