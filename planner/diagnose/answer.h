@@ -116,6 +116,7 @@ double oom_told_least(const struct oom_crash_told *t);
 enum oom_told_about {
 	OOM_ABOUT_ELSE, OOM_ABOUT_BATCH, OOM_ABOUT_EVAL_BATCH, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE,
 	OOM_ABOUT_PIXELS,
+	OOM_ABOUT_MADE,         /* how much is generated */
 	OOM_ABOUT_COUNT,        /* environments, frames, points, rays: of whatever there are many at once */
 	OOM_ABOUTS
 };

@@ -269,6 +269,9 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 		return of_traces;
 	if (c->part == OOM_PART_RESTORED)
 		return of_restored;
+	/* it is the engine beside the trainer that loads: its share is what can be less */
+	if (work == OOM_WORK_LOADING && c->rolls && c->engine && c->engine_loads && oom_lever_own(c, OOM_LEVER_ROOM))
+		return of_engines;
 	/* a device map is no way to train on many */
 	if (work == OOM_WORK_LOADING && c->phase == OOM_CRASH_LOAD && c->trains && oom_lever_own(c, OOM_LEVER_LOAD) && oom_lever_of(c, OOM_LEVER_SHARD))
 		return of_training_loads;

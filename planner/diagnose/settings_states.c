@@ -1,5 +1,6 @@
 /* Among whom a run divides its model, what of it waits on the host, and which engine speaks beside it: by options, by names
  * of files and classes, by what people write. */
+#include <ctype.h>
 #include <string.h>
 
 #include "tables.h"
@@ -9,6 +10,16 @@ static bool any(const char *begin, const char *end, const char *const *marks)
 	for (; *marks; marks++)
 		if (oom_text_find(begin, end, *marks))
 			return true;
+	return false;
+}
+
+/* One of these begins a word: "train_ppo", "PPOConfig", not "support". */
+static bool begins_word(const char *begin, const char *end, const char *const *marks)
+{
+	for (; *marks; marks++)
+		for (const char *p = begin; (p = oom_text_find(p, end, *marks)); p++)
+			if (p == begin || !isalpha((unsigned char)p[-1]))
+				return true;
 	return false;
 }
 
@@ -37,6 +48,8 @@ void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *
 						"ero Stage 2", "eRO stage 2", "eRO Stage 2", "ZeRO2", "deepspeed_zero_optimizer", NULL},
 				 *const zero[] = {"deepspeed", "DeepSpeed", "ZeRO", NULL},
 				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "ingle GPU", "ingle gpu", "single A100", "single H100", "'devices': 1,", "World size: 1\n", "world_size=1,", NULL};
+	static const char *const rollouts[] = {"ppo", "PPO", "grpo", "GRPO", "rloo", "RLOO", "Reinforce++", "reinforce++", NULL};
+	static const char *const engines[] = {"/vllm/v1/", "/vllm/worker/", "/vllm/engine/", "/vllm/executor/", "/sglang/srt/", NULL};
 	static const char *const with_offload[] = {"with CPU offload", "with cpu offload", "with CPU Offload", "+ CPU offload", "+ cpu offload", "offload to CPU)", "ptimizer offload to CPU", NULL};
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
 
@@ -50,10 +63,12 @@ void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *
 		      oom_text_find(begin, end, "z2_offload") || oom_text_find(begin, end, "adam_offload") || any(begin, end, with_offload);
 	if (any(begin, end, with_offload))
 		c->set |= OOM_SET(OOM_LEVER_OPTIMIZER);
+	c->rolls = begins_word(begin, end, rollouts);
+	c->engine_loads = any(begin, end, engines);
 	/* who trains and gives a share to an engine, or makes one: vLLM's LLM(), SGLang's Engine() */
 	c->engine = oom_told(c, "gpu_memory_utilization") || oom_told(c, "vllm_gpu_memory_utilization") ||
 		    oom_told(c, "sglang_mem_fraction_static") || oom_text_find(begin, end, "vllm/entrypoints/llm.py") ||
-		    oom_text_find(begin, end, "sglang/srt/entrypoints/engine.py");
+		    oom_text_find(begin, end, "sglang/srt/entrypoints/engine.py") || (c->rolls && c->engine_loads);
 	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
 		c->engine &= !oom_text_find(begin, end, without[i]);
 }

@@ -46,7 +46,7 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n)
 				 *const evaluations[] = {"eval", "val", "test", "dev", "infer", NULL},
 				 /* of all cards and steps, of a server's queue, or of a part that is not the model */
 				 *const others[] = {"global", "total", "max", "num", "vae", "sample", "prefill", "rollout", "sw", "embed", "effective", NULL},
-				 *const lengths[] = {"seqlen", "seqlength", "maxlen", "maxlength", "sequencelength", "contextlength", "blocksize", "maxtokens", NULL},
+				 *const lengths[] = {"seqlen", "seqlength", "maxlen", "maxlength", "sequencelength", "contextlength", "blocksize", "maxtokens", "responselength", "responselen", "completionlength", "generatemaxlen", NULL},
 				 *const made[] = {"new", "gen", "output", "response", "completion", "perblock", NULL},
 				 *const sides[] = {"=img", "imgsize", "imagesize", "inputsize", "cropsize", "patchsize", "imgsz", "trainsize", "loadsize", "finesize",
 						   "resolution", "imageresolution", "roisize", "=height", "=width", "videosize", "targetsize", "maxside",
@@ -63,7 +63,7 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n)
 		       holds_one(letters, evaluations) ? OOM_ABOUT_EVAL_BATCH :
 							 OOM_ABOUT_BATCH;
 	if (ends_in_one(letters, k, lengths))
-		return holds_one(letters, made) ? OOM_ABOUT_ELSE : OOM_ABOUT_LENGTH;
+		return holds_one(letters, made) ? OOM_ABOUT_MADE : OOM_ABOUT_LENGTH;
 	if (ends_in_one(letters, k, pixels))
 		return OOM_ABOUT_PIXELS;
 	if (ends_in_one(letters, k, counts))

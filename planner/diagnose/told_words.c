@@ -208,12 +208,12 @@ static void apply(const struct oom_crash *c, const struct oom_crash_told *t, cha
 /* What levers are about. */
 static const struct {
 	enum oom_lever lever;
-	enum oom_told_about about[3];
+	enum oom_told_about about[4];
 } abouts[] = {
 	{OOM_LEVER_BATCH, {OOM_ABOUT_BATCH, OOM_ABOUT_COUNT}},
 	{OOM_LEVER_REQUESTS, {OOM_ABOUT_BATCH, OOM_ABOUT_COUNT}},
 	{OOM_LEVER_EVAL_BATCH, {OOM_ABOUT_EVAL_BATCH}},
-	{OOM_LEVER_LENGTH, {OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE, OOM_ABOUT_COUNT}},
+	{OOM_LEVER_LENGTH, {OOM_ABOUT_MADE, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE, OOM_ABOUT_COUNT}},
 	{OOM_LEVER_CONTEXT, {OOM_ABOUT_COUNT, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE}},
 	{OOM_LEVER_LESS, {OOM_ABOUT_BATCH, OOM_ABOUT_COUNT, OOM_ABOUT_SIDE}},
 	{OOM_LEVER_PIXELS, {OOM_ABOUT_PIXELS}},
@@ -233,7 +233,7 @@ static const char *line_name(const struct oom_crash *c)
 static bool is_about(enum oom_lever lever, enum oom_told_about about)
 {
 	for (size_t i = 0; i < sizeof(abouts) / sizeof(abouts[0]); i++)
-		for (size_t k = 0; about != OOM_ABOUT_ELSE && abouts[i].lever == lever && k < 3; k++)
+		for (size_t k = 0; about != OOM_ABOUT_ELSE && abouts[i].lever == lever && k < 4; k++)
 			if (abouts[i].about[k] == about)
 				return true;
 	return false;
@@ -252,8 +252,9 @@ static const struct oom_crash_told *told_of(const struct oom_crash *c, enum oom_
 	const struct oom_crash_told *t = NULL;
 
 	for (size_t i = 0; i < sizeof(abouts) / sizeof(abouts[0]); i++)
-		for (size_t k = 0; abouts[i].lever == lever && (!t || moved(c, t, -1) >= t->value) && k < 3; k++)
-			t = abouts[i].about[k] == OOM_ABOUT_ELSE ? t : oom_told_first(c, abouts[i].about[k]);
+		for (size_t k = 0; abouts[i].lever == lever && (!t || moved(c, t, -1) >= t->value) && k < 4; k++)
+			/* an evaluation's answers are no part of a step */
+			t = abouts[i].about[k] == OOM_ABOUT_ELSE || (abouts[i].about[k] == OOM_ABOUT_MADE && !c->rolls) ? t : oom_told_first(c, abouts[i].about[k]);
 	/* a printed configuration may be the one it was trained with; a command is this run's, and so is what the line reads */
 	if (t && !oom_told_same(t->name, strlen(t->name), line_name(c)) && !stands_in_line(c, t) && (lever == OOM_LEVER_REQUESTS || lever == OOM_LEVER_CONTEXT || lever == OOM_LEVER_MAPS) && *t->name != '-' && !strchr(t->name, ' '))
 		return NULL;
@@ -331,6 +332,9 @@ static const char *bound(const struct oom_crash *c, enum oom_lever lever, const 
 	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
 		if (bounds[i].lever == lever && oom_told(c, bounds[i].told) > 0)
 			return bounds[i].words;
+	if (c->rolls && lever == OOM_LEVER_LENGTH && (strstr(words, "tokenizer") || (oom_told_first(c, OOM_ABOUT_MADE) && strstr(words, "max_completion_length")) || words == oom_lever_in("torch", "torch", lever)))
+		return oom_told_first(c, OOM_ABOUT_MADE) ? "a step keeps prompt and completion together (this changes what is learnt)" :
+							   "a lower limit of what is generated (max_completion_length, response_length, max_new_tokens) and of prompts (this changes what is learnt)";
 	/* half of what they take now */
 	if (oom_told(c, "load_in_8bit") > 0 && !oom_told(c, "load_in_4bit") && (lever == OOM_LEVER_QUANT || (lever == OOM_LEVER_LOAD && strstr(words, "dtype"))))
 		return "4 bits in place of 8: BitsAndBytesConfig(load_in_4bit=True)";

@@ -51,6 +51,17 @@ static const struct crash_want want[] = {
 	 "", "LoRA", "adapters (LoRA), quantised weights", "arguments that are made elsewhere"},
 	{"diffusion-pipe#157", "micro_batch_size_per_gpu = 1\ndtype = 'bfloat16'\n" STEP NEW("20.00 MiB", "15.92 GiB", "0 bytes", "14.87 GiB", "210.00 MiB"), 6,
 	 "", "bf16", "16-bit training", "a key of TOML"},
+	/* ---- what a step generates ---- */
+	{"trl#2927", "training_args = GRPOConfig(\n    per_device_train_batch_size=4,\n    max_prompt_length=512,\n    max_completion_length=2048,\n    gradient_checkpointing=True,\n)\n" STEP NEW("1.59 GiB", "95.22 GiB", "1.05 GiB", "83.30 GiB", "2.07 GiB"), 2,
+	 "max_completion_length 2048 -> 1024; a step keeps prompt and completion together", "tokenizer", NULL, "what is generated has a limit of its own"},
+	{"OpenRLHF#858", "openrlhf.cli.train_ppo --micro_train_batch_size 2 --prompt_max_len 1024 --generate_max_len 1024 --zero_stage 3 --bf16\n" NEW("1.96 GiB", "44.34 GiB", "1.09 GiB", "40.98 GiB", "17.00 MiB"), 2,
+	 "--generate_max_len 1024 -> 512", NULL, NULL, "under its own name"},
+	{"open-instruct#393", "accelerate launch --num_processes 3 --config_file configs/deepspeed_zero3.yaml own/ppo.py --per_device_train_batch_size 2 --response_length 1024\n" STEP NEW("1.22 GiB", "93.00 GiB", "1.10 GiB", "87.31 GiB", "2.58 GiB"), 2,
+	 "--response_length 1024 -> 512", NULL, NULL, "PPO's script"},
+	{"own", "llamafactory-cli train own_sft.yaml, as the docs support\ncutoff_len: 4096\nmax_new_tokens: 512\nper_device_train_batch_size: 1\n" STEP NEW("1.22 GiB", "79.15 GiB", "1.10 GiB", "77.31 GiB", "200.00 MiB"), 6,
+	 "cutoff_len 4096 -> 2048", "max_new_tokens", NULL, "of supervised training it is the evaluation's alone"},
+	{"trl#2688", "training_args = GRPOConfig(use_vllm=True, bf16=True)\n" TRACE AT("/l/trl/trainer/grpo_trainer.py", "__init__", "self.llm = LLM(") AT("/l/vllm/worker/worker.py", "load_model", "self.model_runner.load_model()") NEW("502.00 MiB", "22.03 GiB", "383.00 MiB", "20.65 GiB", "20.00 MiB"), 1,
+	 "vllm_gpu_memory_utilization", "load_in_4bit", NULL, "it is the engine's weights that found no room"},
 };
 
 static void test_sums(void **state)
