@@ -95,6 +95,9 @@ static_assert(OOM_LEVER_LESS <= 64, "a bit for each that an option pulls");
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end);
 /* settings_signs.c: what shows otherwise; and whether a launcher was told of more nodes than one. */
 bool oom_several_nodes(const char *begin, const char *end);
+/* settings_keys.c: what the tables of training frameworks say of an option of that name; a lever that another value than no
+ * pulls (of a batch: than one); OOM_LEVER_NONE, OOM_ABOUT_ELSE: nothing, or not all of them the same. */
+enum oom_lever oom_lever_of_key(const char *name, size_t n);
 /* settings_states.c: among whom the model is divided, and what of it lies elsewhere. */
 void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *end);
 void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end);
@@ -123,6 +126,7 @@ enum oom_told_about {
 enum oom_told_about oom_told_about(const struct oom_crash_told *t);
 /* told_names.c: the same of a name; told_batch.c: the batch that a log prints, or that was tried. */
 enum oom_told_about oom_told_about_name(const char *name, size_t n);
+enum oom_told_about oom_about_of_key(const char *name, size_t n);       /* settings_keys.c */
 /* A batch of one was tried, whatever the command says. */
 void oom_told_batch_of_one(struct oom_crash *c);
 /* "It works with batchsize=1": what failed had more. */

@@ -299,6 +299,15 @@ static bool is_named(const char *p, size_t n, const char *name)
 	return (*p == *name || tolower((unsigned char)*p) == *name) && n > 0 && oom_told_same(p + 1, n - 1, name + 1);
 }
 
+/* No name of the rows: a training framework's. Its value switches the thing on, where the name does not switch it off. */
+static void by_key(struct oom_crash *c, const char *name, size_t n, const char *told)
+{
+	const enum oom_lever l = is_no(told) || oom_text_find(name, name + n, "disable") ? OOM_LEVER_NONE : oom_lever_of_key(name, n);
+
+	if (l != OOM_LEVER_NONE && (l != OOM_LEVER_BATCH || !strcmp(told, "1")))
+		c->set |= OOM_SET(l);
+}
+
 static void option(struct oom_crash *c, const char *begin, const char *name, size_t n, bool dashed, const char *end)
 {
 	char text[LONGEST_VALUE];
@@ -320,6 +329,7 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 			c->set |= OOM_SET(rows[i].lever);
 		return;
 	}
+	by_key(c, name, n, told);
 }
 
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)

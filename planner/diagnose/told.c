@@ -254,6 +254,8 @@ void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, s
 		}
 	if (!found)
 		about = oom_told_about_name(name, n);
+	if (!found && about == OOM_ABOUT_ELSE)
+		about = oom_about_of_key(name, n);
 	for (size_t i = 0; about != OOM_ABOUT_ELSE && i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (*rows[i].name == '~' && rows[i].about == about)
 			note(c, i, spelled, long_name, value);

@@ -51,6 +51,15 @@ static const struct crash_want want[] = {
 	 "", "LoRA", "adapters (LoRA), quantised weights", "arguments that are made elsewhere"},
 	{"diffusion-pipe#157", "micro_batch_size_per_gpu = 1\ndtype = 'bfloat16'\n" STEP NEW("20.00 MiB", "15.92 GiB", "0 bytes", "14.87 GiB", "210.00 MiB"), 6,
 	 "", "bf16", "16-bit training", "a key of TOML"},
+	/* ---- by the keys of training frameworks ---- */
+	{"own", "model_max_len: 4096\nlora_dim: 16\nuse_checkpoint_x: 1\n" STEP NEW("1.22 GiB", "79.15 GiB", "1.10 GiB", "77.31 GiB", "200.00 MiB"), 6,
+	 "", NULL, "adapters (LoRA)", "DeepSpeed-Chat's name for a rank"},
+	{"own", "reft_rank=4, deepspeed_offload_optimizer=True, activations-checkpoint-method=uniform\n" STEP NEW("1.22 GiB", "79.15 GiB", "1.10 GiB", "77.31 GiB", "200.00 MiB"), 6,
+	 "", NULL, "gradient checkpointing", "Megatron's and ms-swift's names"},
+	{"own", "disable_gradient_checkpointing: true\n" STEP NEW("1.22 GiB", "79.15 GiB", "1.10 GiB", "77.31 GiB", "200.00 MiB"), 1,
+	 "without disable_gradient_checkpointing", NULL, NULL, "a name that switches it off"},
+	{"own", "per_gpu_train_batch_size: 1\n" STEP NEW("1.22 GiB", "79.15 GiB", "1.10 GiB", "77.31 GiB", "200.00 MiB"), 6,
+	 "", "micro-batch", "a batch of one", "an old name of the Trainer's scripts"},
 	/* ---- what a step generates ---- */
 	{"trl#2927", "training_args = GRPOConfig(\n    per_device_train_batch_size=4,\n    max_prompt_length=512,\n    max_completion_length=2048,\n    gradient_checkpointing=True,\n)\n" STEP NEW("1.59 GiB", "95.22 GiB", "1.05 GiB", "83.30 GiB", "2.07 GiB"), 2,
 	 "max_completion_length 2048 -> 1024; a step keeps prompt and completion together", "tokenizer", NULL, "what is generated has a limit of its own"},
