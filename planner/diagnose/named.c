@@ -365,7 +365,7 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 			}
 		}
 	/* who trains says what */
-	n = oom_runtime_is(c, OOM_RUNTIME_TORCH) && (c->trains || (c->set & OOM_SET(OOM_LEVER_ADAPTER))) ? spoken(begin, end, (double)c->bytes[OOM_CRASH_TRIED], &c->vocabulary) : called(begin, end, &c->language);
+	n = oom_runtime_is(c, OOM_RUNTIME_TORCH | OOM_RUNTIME_HOST) && (c->trains || (c->set & OOM_SET(OOM_LEVER_ADAPTER))) ? spoken(begin, end, (double)c->bytes[OOM_CRASH_TRIED], &c->vocabulary) : called(begin, end, &c->language);
 	if (n <= 0 && oom_runtime_is(c, OOM_RUNTIME_TORCH))
 		n = spoken_family(begin, end);
 	if (n > 0) {

@@ -105,6 +105,8 @@ bool oom_phase_by_word(struct oom_crash *c, const struct oom_phase_rule *rules, 
 /* phase.c: a forward pass in these frames is training's; the message ends a traceback of its own. */
 bool oom_phase_in_training(const struct oom_span *s);
 bool oom_phase_ends_traceback(const struct oom_crash *c);
+/* phase_frames.c: a model or a batch that goes to the card. */
+bool oom_phase_by_placing(struct oom_crash *c, const struct oom_span *s);
 /* phase_training.c; the phase is settled. */
 bool oom_phase_trains(const struct oom_crash *c, const char *begin, const char *at, const char *end);
 /* phase_log.c: by the names of scripts, by the lines nearest to the message; phase_verbs.c: by what its line says
@@ -118,6 +120,9 @@ bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, 
 bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at);
 /* phase_people.c: by single words of theirs, and by what they count: "at iteration 4900". */
 enum oom_crash_phase oom_phase_of_spoken(const char *word, const char *end);
+/* "always when the first epoch is over"; and a bar stands right above: what the code above it began has gone on. */
+bool oom_phase_ends_epoch(const char *begin, const char *end);
+bool oom_bar_above(const char *from, const char *at);
 bool oom_phase_by_people(struct oom_crash *c, const char *begin, const char *end);
 /* What is named behind p because it is not what failed: "training works". */
 bool oom_phase_is_spared(const char *p, const char *end);

@@ -130,7 +130,7 @@ static bool stands_apart(const struct oom_span *s, const char *at)
 /* A program that somebody shows, not the frames of one: its lines are what it does in turn. */
 static bool is_script(const struct oom_crash *c, const struct oom_span *s, const char *at)
 {
-	return !c->traceback && !oom_text_find(s->from, s->to, "--> ") && (stands_apart(s, at) || oom_text_find(s->from, s->to, "\nimport ") || oom_text_find(s->from, s->to, "\nfrom ") ||
+	return !c->traceback && !oom_text_find(s->from, s->to, "--> ") && (stands_apart(s, at) || oom_bar_above(s->from, at) || oom_text_find(s->from, s->to, "\nimport ") || oom_text_find(s->from, s->to, "\nfrom ") ||
 				 !strncmp(s->from, "import ", 7) || !strncmp(s->from, "from ", 5));
 }
 
@@ -138,30 +138,6 @@ static bool beside_steps(enum oom_crash_phase phase)
 {
 	return phase == OOM_CRASH_INIT || phase == OOM_CRASH_DATA || phase == OOM_CRASH_SAVE || phase == OOM_CRASH_EVAL ||
 	       phase == OOM_CRASH_TO_DEVICE;
-}
-
-/* ".to(" and what it is called with: a copy to the host asks for nothing of the card. */
-static bool to_host(const char *p, const char *end)
-{
-	static const char *const hosts[] = {"\"cpu\"", "'cpu'", "device=\"cpu\"", "device='cpu'", "torch.device(\"cpu\")", "torch.device('cpu')"};
-
-	for (size_t i = 0; i < COUNT(hosts); i++)
-		if ((size_t)(end - p) >= strlen(hosts[i]) && !memcmp(p, hosts[i], strlen(hosts[i])))
-			return true;
-	return false;
-}
-
-/* A model or a batch that goes to the card. */
-static bool by_placing(struct oom_crash *c, const struct oom_span *s)
-{
-	for (const struct oom_phase_rule *rule = oom_phase_of_placing; rule->word; rule++)
-		for (const char *p = s->from; (p = oom_text_find(p, s->to, rule->word)); p++)
-			if (!to_host(p + strlen(rule->word), s->to)) {
-				const struct oom_phase_rule one[] = {*rule, {NULL, OOM_CRASH_UNKNOWN}};
-
-				return oom_phase_by_word(c, one, s->from, s->to, 0.8);
-			}
-	return false;
 }
 
 /* An optimizer that calls the step's closure has the backward pass below it. */
@@ -199,7 +175,7 @@ static bool by_frames(struct oom_crash *c, const char *begin, const char *at, co
 		/* a program that only infers loads the model that it makes, and a server's module is made with room for its weights */
 		return oom_phase_settle(c, oom_program_of(c)->activity == OOM_ACTIVITY_INFERS || oom_program_of(c)->activity == OOM_ACTIVITY_SERVES ? OOM_CRASH_LOAD : OOM_CRASH_INIT, 0.7,
 					"the innermost frame makes a module");
-	if (!oom_phase_meets(oom_phase_of_forward, s.from, s.to) && by_placing(c, &s))
+	if (!oom_phase_meets(oom_phase_of_forward, s.from, s.to) && oom_phase_by_placing(c, &s))
 		return true;
 	if (keeps_nothing(c) && !oom_phase_script_trains(c, begin, end) && oom_phase_meets(oom_phase_of_forward, s.from, s.to) &&
 	    !oom_phase_meets(oom_phase_of_driver, s.from, s.to))
@@ -391,6 +367,9 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 	if (oom_runtime_is(c, OOM_RUNTIME_TORCH) && (c->phase == OOM_CRASH_TRAIN_STEP || c->phase == OOM_CRASH_UNKNOWN) &&
 	    (oom_text_find(at - begin > 400 ? at - 400 : begin, at, "exp_avg") || oom_text_find(at - begin > 400 ? at - 400 : begin, at, "_foreach_sqrt")))
 		oom_phase_settle(c, OOM_CRASH_OPTIMIZER, 0.8, "moments of an Adam");
+	/* by words alone: what an epoch ends with is no step of it */
+	if (c->phase == OOM_CRASH_TRAIN_STEP && c->phase_confidence <= 0.6 && !c->traceback && oom_phase_ends_epoch(begin, end))
+		oom_phase_settle(c, OOM_CRASH_EVAL, 0.5, "the end of an epoch");
 	/* of a loop that somebody shows nobody knows which line it was */
 	if (!c->traceback && (c->phase == OOM_CRASH_OPTIMIZER || c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_FORWARD) && oom_text_find(begin, end, "loss.backward()") &&
 	    oom_text_find(begin, end, ".step()") && !oom_text_find(oom_line_begin(begin, at), oom_line_end(at, end), ".step("))

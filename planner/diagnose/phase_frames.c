@@ -362,3 +362,27 @@ const struct oom_phase_rule oom_phase_of_driver[] = {
 	{"/multiprocess/", OOM_CRASH_DATA},
 	{NULL, OOM_CRASH_UNKNOWN},
 };
+
+/* ".to(" and what it is called with: a copy to the host asks for nothing of the card. */
+static bool to_host(const char *p, const char *end)
+{
+	static const char *const hosts[] = {"\"cpu\"", "'cpu'", "device=\"cpu\"", "device='cpu'", "torch.device(\"cpu\")", "torch.device('cpu')"};
+
+	for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++)
+		if ((size_t)(end - p) >= strlen(hosts[i]) && !memcmp(p, hosts[i], strlen(hosts[i])))
+			return true;
+	return false;
+}
+
+/* A model or a batch that goes to the card. */
+bool oom_phase_by_placing(struct oom_crash *c, const struct oom_span *s)
+{
+	for (const struct oom_phase_rule *rule = oom_phase_of_placing; rule->word; rule++)
+		for (const char *p = s->from; (p = oom_text_find(p, s->to, rule->word)); p++)
+			if (!to_host(p + strlen(rule->word), s->to)) {
+				const struct oom_phase_rule one[] = {*rule, {NULL, OOM_CRASH_UNKNOWN}};
+
+				return oom_phase_by_word(c, one, s->from, s->to, 0.8);
+			}
+	return false;
+}

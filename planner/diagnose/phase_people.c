@@ -110,3 +110,22 @@ bool oom_phase_by_people(struct oom_crash *c, const char *begin, const char *end
 {
 	return by_words(c, begin, end) || by_count(c, begin, end);
 }
+
+/* What somebody says of when it fails: where an epoch ends the data of the evaluation come, and then a checkpoint. */
+bool oom_phase_ends_epoch(const char *begin, const char *end)
+{
+	static const char *const words[] = {"end of epoch", "end of the epoch", "end of each epoch", "end of every epoch", "end of an epoch", "end of the first epoch", "after the first epoch",
+					    "after first epoch", "After the first epoch", "After first epoch", "after one epoch", "after 1 epoch", "between epochs", "epoch 0 to 1", "epoch 1 to 2", "each epoch ends", "epoch is finished", "epoch finishes"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (oom_text_find(begin, end, words[i]))
+			return true;
+	return false;
+}
+
+bool oom_bar_above(const char *from, const char *at)
+{
+	const char *const line = oom_line_begin(from, at), *const above = line > from ? oom_line_begin(from, line - 1) : line;
+
+	return oom_text_find(above, line, "it/s") || oom_text_find(above, line, "s/it");
+}

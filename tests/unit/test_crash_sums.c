@@ -60,6 +60,14 @@ static const struct crash_want want[] = {
 	 "without disable_gradient_checkpointing", NULL, NULL, "a name that switches it off"},
 	{"own", "per_gpu_train_batch_size: 1\n" STEP NEW("1.22 GiB", "79.15 GiB", "1.10 GiB", "77.31 GiB", "200.00 MiB"), 6,
 	 "", "micro-batch", "a batch of one", "an old name of the Trainer's scripts"},
+	/* ---- what was going on, and what the host holds ---- */
+	{"MONAI/tutorials#1258", "model = SwinUNETR(img_size=(96, 96, 96)).to(device)\ntrain_loader = DataLoader(train_ds, batch_size=1)\nTraining (0 / 24 Steps):   0%|          | 0/24 [00:12<?, ?it/s]\n" NEW("1.32 GiB", "14.75 GiB", "832.00 MiB", "12.60 GiB", "337.00 MiB"), 1,
+	 "", "load to the host first", NULL, "the code above has gone on to its first step"},
+	{"yolov3#46", "always at the end of the first epoch of training, batch size 1 fails as well\nRuntimeError: CUDA error: out of memory\n", 1,
+	 "evaluation batch", "autocast", NULL, "what an epoch ends with is an evaluation"},
+	{"DeepSpeed#4571", "I am fine-tuning GPT-3 6.7B, \"offload_optimizer\": { \"device\": \"nvme\", \"nvme_path\": \"/n\" }\n[utils.py:799:see_memory_usage] CPU Virtual Memory: used = 26.4 GB, percent = 84.6%\n"
+			   "[launch.py:315:sigkill_handler] Killing subprocess 1080504\n[launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py'] exits with return code = -9\n", 1,
+	 "zero.Init", "offload to nvme", "6.7 B parameters", "states are on disks already"},
 	/* ---- what a step generates ---- */
 	{"trl#2927", "training_args = GRPOConfig(\n    per_device_train_batch_size=4,\n    max_prompt_length=512,\n    max_completion_length=2048,\n    gradient_checkpointing=True,\n)\n" STEP NEW("1.59 GiB", "95.22 GiB", "1.05 GiB", "83.30 GiB", "2.07 GiB"), 2,
 	 "max_completion_length 2048 -> 1024; a step keeps prompt and completion together", "tokenizer", NULL, "what is generated has a limit of its own"},
