@@ -152,6 +152,7 @@ struct oom_crash {
 	bool zero;                              /* it is DeepSpeed that divides them */
 	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */
 	bool disks;                             /* ZeRO keeps states or weights on disks */
+	bool wsl;                               /* Linux under Windows, whose memory is a part of it */
 	bool rolls;                             /* a step trains on what the model generates in it (PPO, GRPO) */
 	bool engine_loads;                      /* frames of such an engine's own */
 	bool engine;                            /* an engine that serves has a share of the trainer's card */

@@ -370,6 +370,10 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 	/* by words alone: what an epoch ends with is no step of it */
 	if (c->phase == OOM_CRASH_TRAIN_STEP && c->phase_confidence <= 0.6 && !c->traceback && oom_phase_ends_epoch(begin, end))
 		oom_phase_settle(c, OOM_CRASH_EVAL, 0.5, "the end of an epoch");
+	/* "when testing on Colab": the one call that is shown loads a model */
+	if (oom_runtime_is(c, OOM_RUNTIME_HOST) && c->phase == OOM_CRASH_EVAL && c->phase_confidence <= 0.6 && !c->traceback && oom_text_find(begin, end, ".from_pretrained(") &&
+	    !oom_text_find(begin, end, "evaluat") && !oom_text_find(begin, end, "metric"))
+		oom_phase_settle(c, OOM_CRASH_LOAD, 0.6, "the call that is shown");
 	/* of a loop that somebody shows nobody knows which line it was */
 	if (!c->traceback && (c->phase == OOM_CRASH_OPTIMIZER || c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_FORWARD) && oom_text_find(begin, end, "loss.backward()") &&
 	    oom_text_find(begin, end, ".step()") && !oom_text_find(oom_line_begin(begin, at), oom_line_end(at, end), ".step("))

@@ -63,6 +63,7 @@ void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *
 		      oom_text_find(begin, end, "z2_offload") || oom_text_find(begin, end, "adam_offload") || any(begin, end, with_offload);
 	if (any(begin, end, with_offload))
 		c->set |= OOM_SET(OOM_LEVER_OPTIMIZER);
+	c->wsl = oom_text_find(begin, end, "WSL") || oom_text_find(begin, end, "wsl2");
 	c->disks = oom_text_find(begin, end, "nvme_path") || oom_text_find(begin, end, "\"nvme\"") || oom_text_find(begin, end, "device: nvme") || oom_text_find(begin, end, "device nvme");
 	c->rolls = begins_word(begin, end, rollouts);
 	c->engine_loads = any(begin, end, engines);

@@ -348,6 +348,9 @@ static const char *bound(const struct oom_crash *c, enum oom_lever lever, const 
 	if (((c->second_stage || c->zero) && lever == OOM_LEVER_OPTIMIZER && strstr(words, "zero_optimization")) ||
 	    (c->zero && lever == OOM_LEVER_OPTIMIZER && (strstr(words, "8bit") || strstr(words, "8-bit"))))
 		return "offload_optimizer: {device: cpu} in zero_optimization: its states leave the card";
+	/* learn.microsoft.com/windows/wsl/wsl-config: memory is half of Windows's by default */
+	if (c->wsl && lever == OOM_LEVER_HOST && !oom_lever_own(c, lever))
+		return "memory= higher in .wslconfig (then wsl --shutdown): WSL2 has half of the machine's RAM unless it is told";
 	/* disks have it: what is left in memory is what is read before, and buffers (docs/_pages/config-json.md of DeepSpeed) */
 	if (c->offloads && c->disks && lever == OOM_LEVER_HOST)
 		return "read the weights where they are divided (deepspeed.zero.Init(), HfDeepSpeedConfig before from_pretrained) and in 16 bits; with nvme, pin_memory: false, smaller buffer_size and max_in_cpu; else more RAM";

@@ -67,7 +67,11 @@ static const struct crash_want want[] = {
 	 "evaluation batch", "autocast", NULL, "what an epoch ends with is an evaluation"},
 	{"DeepSpeed#4571", "I am fine-tuning GPT-3 6.7B, \"offload_optimizer\": { \"device\": \"nvme\", \"nvme_path\": \"/n\" }\n[utils.py:799:see_memory_usage] CPU Virtual Memory: used = 26.4 GB, percent = 84.6%\n"
 			   "[launch.py:315:sigkill_handler] Killing subprocess 1080504\n[launch.py:321:sigkill_handler] ['/usr/bin/python3', '-u', 'train.py'] exits with return code = -9\n", 1,
-	 "zero.Init", "offload to nvme", "6.7 B parameters", "states are on disks already"},
+	 "zero.Init", "offload to nvme", "their states are on disks", "states are on disks already"},
+	{"transformers#27708", "When testing on Colab (T4), this code crashes\nAutoModelForCausalLM.from_pretrained(\"mistralai/Mistral-7B-v0.1\", load_in_4bit=True)\nYour session crashed after using all available RAM.\n", 2,
+	 "safetensors", "metric", "13.0 GiB in 16 bits", "testing a call is no evaluation"},
+	{"transformers#26283", "Platform: Linux-5.15.90.1-microsoft-standard-WSL2-x86_64\nLoading checkpoint shards:   0%|          | 0/3 [00:00<?, ?it/s]\nKilled\n", 2,
+	 ".wslconfig", NULL, NULL, "Windows gives it half of its memory"},
 	/* ---- what a step generates ---- */
 	{"trl#2927", "training_args = GRPOConfig(\n    per_device_train_batch_size=4,\n    max_prompt_length=512,\n    max_completion_length=2048,\n    gradient_checkpointing=True,\n)\n" STEP NEW("1.59 GiB", "95.22 GiB", "1.05 GiB", "83.30 GiB", "2.07 GiB"), 2,
 	 "max_completion_length 2048 -> 1024; a step keeps prompt and completion together", "tokenizer", NULL, "what is generated has a limit of its own"},
