@@ -58,7 +58,7 @@ static const char *if_it_was(const struct oom_asked *q, enum oom_lever l)
 
 bool oom_after_steps(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause)
 {
-	return cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && c->stepped && c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH) &&
+	return cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && c->stepped && c->language && !c->rolls && oom_runtime_is(c, OOM_RUNTIME_TORCH) &&
 	       (c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_TRAIN_STEP) && !oom_lever_is_set(c, OOM_LEVER_LONGEST);
 }
 

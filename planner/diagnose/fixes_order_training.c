@@ -18,7 +18,9 @@ static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V
 static const enum oom_lever of_copies[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER));
 static const enum oom_lever of_engine_steps[OOM_MAX_LEVERS] = DO(V(BATCH), V(OPTIMIZER), V(RECOMPUTE), V(LOGITS), V(SHARD));
 /* What is generated within the step is most of its samples, and has a limit of its own. */
-static const enum oom_lever of_rollouts[OOM_MAX_LEVERS] = DO(V(BATCH), V(LENGTH), V(RECOMPUTE), V(LOGITS), V(SHARD), V(OPTIMIZER));
+static const enum oom_lever of_rollouts[OOM_MAX_LEVERS] = DO(V(BATCH), V(LENGTH), V(RECOMPUTE), V(LOGITS), V(SHARD), V(OPTIMIZER)),
+			    /* after steps that fitted its answers have become longer */
+			    of_longer_rollouts[OOM_MAX_LEVERS] = DO(V(LENGTH), V(BATCH), V(RECOMPUTE), V(LOGITS), V(SHARD), V(OPTIMIZER));
 /* Larger than the card in 16 bits as well: what is kept for the backward pass is none of it. */
 static const enum oom_lever of_sure_states[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER)),
 			    /* and a small optimizer does not make them fit */
@@ -71,7 +73,7 @@ const enum oom_lever *oom_levers_of_step(const struct oom_crash *c)
 	if ((c->part == OOM_PART_STATES && c->phase == OOM_CRASH_TRAIN_STEP) || oom_copies_all(c))
 		return of_states_made;
 	if (c->rolls && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH))
-		return of_rollouts;
+		return c->stepped ? of_longer_rollouts : of_rollouts;
 	/* beside an engine's weights and cache: the states can wait on the host while it speaks */
 	if (c->engine && c->phase != OOM_CRASH_OPTIMIZER)
 		return of_engine_steps;

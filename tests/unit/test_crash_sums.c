@@ -79,6 +79,8 @@ static const struct crash_want want[] = {
 	 "--generate_max_len 1024 -> 512", NULL, NULL, "under its own name"},
 	{"open-instruct#393", "accelerate launch --num_processes 3 --config_file configs/deepspeed_zero3.yaml own/ppo.py --per_device_train_batch_size 2 --response_length 1024\n" STEP NEW("1.22 GiB", "93.00 GiB", "1.10 GiB", "87.31 GiB", "2.58 GiB"), 2,
 	 "--response_length 1024 -> 512", NULL, NULL, "PPO's script"},
+	{"unsloth#1624", "GRPOTrainer on a 7b model, max_completion_length=4096, 4%|#   | 121/3000 [1:32:11<36:33:11, 45.7s/it]\n" NEW("4.64 GiB", "47.53 GiB", "3.95 GiB", "40.87 GiB", "1.76 GiB"), 1,
+	 "max_completion_length 4096 -> 2048", "bucket", NULL, "no data set whose longest sample could come first"},
 	{"own", "llamafactory-cli train own_sft.yaml, as the docs support\ncutoff_len: 4096\nmax_new_tokens: 512\nper_device_train_batch_size: 1\n" STEP NEW("1.22 GiB", "79.15 GiB", "1.10 GiB", "77.31 GiB", "200.00 MiB"), 6,
 	 "cutoff_len 4096 -> 2048", "max_new_tokens", NULL, "of supervised training it is the evaluation's alone"},
 	{"trl#2688", "training_args = GRPOConfig(use_vllm=True, bf16=True)\n" TRACE AT("/l/trl/trainer/grpo_trainer.py", "__init__", "self.llm = LLM(") AT("/l/vllm/worker/worker.py", "load_model", "self.model_runner.load_model()") NEW("502.00 MiB", "22.03 GiB", "383.00 MiB", "20.65 GiB", "20.00 MiB"), 1,
