@@ -151,6 +151,7 @@ struct oom_crash {
 	bool splits;                            /* ZeRO or FSDP divides the states among ranks, whatever its stage */
 	bool zero;                              /* it is DeepSpeed that divides them */
 	bool sharded;                           /* ranks hold parts: FSDP, DeepSpeed, several processes */
+	char off[48];                           /* the run's own option that would recompute and is off; "": none is told */
 	bool disks;                             /* ZeRO keeps states or weights on disks */
 	bool wsl;                               /* Linux under Windows, whose memory is a part of it */
 	bool rolls;                             /* a step trains on what the model generates in it (PPO, GRPO) */

@@ -102,6 +102,7 @@ enum oom_lever oom_lever_of_key(const char *name, size_t n);
 void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *end);
 void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end);
 /* named.c: fills c->parameters. */
+void oom_decode_cards(struct oom_crash *c, const char *begin, const char *end);        /* named_cards.c */
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end);
 /* told.c: notes an option of that name (n bytes, with its dashes and prefix from "spelled" on) and value, if the
  * answers have a use for it. */

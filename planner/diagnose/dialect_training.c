@@ -151,7 +151,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(ADAPTER) = "adapter: qlora, load_in_4bit: true (this changes what is learnt)"}},
 	{"llamafactory", "trainer", "LLaMA-Factory src/llamafactory/hparams", "hiyouga/LLaMA-Factory@ff6d4d12ee",
 	 .say = {L(BATCH) = "per_device_train_batch_size halved, gradient_accumulation_steps doubled",
-	  L(RECOMPUTE) = "gradient checkpointing is on unless disable_gradient_checkpointing: true is set",
+	  L(RECOMPUTE) = "",
 	  L(PRECISION) = "bf16: true, no pure fp32 (upcast_layernorm and the like stay off)",
 	  L(LOGITS) = "enable_liger_kernel: true: the logits of the whole batch are not kept",
 	  L(SHARD) = "deepspeed: examples/deepspeed/ds_z3_config.json (ZeRO-3)",

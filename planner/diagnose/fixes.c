@@ -75,6 +75,13 @@ static void in_order(const struct oom_asked *q, enum oom_lever out[OOM_MAX_LEVER
 		out[n] = q->levers[n];
 		at = out[n] == OOM_LEVER_SHARD ? n : at;
 	}
+	/* the run's own option is off: nothing is cheaper to change, beside the batch */
+	for (size_t i = 2; *q->c->off && q->work == OOM_WORK_TRAINING && i < n; i++)
+		if (out[i] == OOM_LEVER_RECOMPUTE) {
+			memmove(out + 2, out + 1, (i - 1) * sizeof(*out));
+			out[1] = OOM_LEVER_RECOMPUTE;
+			at += at && at < i;
+		}
 	if (q->work != OOM_WORK_TRAINING || !at || at == OOM_MAX_LEVERS || oom_swaps_blocks(q->c))
 		return;
 	to = !oom_several_cards(q->c) ? n - 1 : q->c->splits && at > 2 ? 2 : at;
@@ -100,6 +107,9 @@ static uint64_t fix_by_levers(const struct oom_asked *q, struct oom_crash_answer
 	uint64_t told_already = 0;
 
 	in_order(q, levers);
+	/* the request is as long as the run's own limit says, and no batch is smaller than one */
+	if (q->cause == OOM_CAUSE_TOO_LARGE && q->work == OOM_WORK_TRAINING && c->part == OOM_PART_LOGITS && oom_lever_is_set(c, OOM_LEVER_BATCH) && oom_told_first(c, OOM_ABOUT_LENGTH))
+		add(c, a, "", OOM_LEVER_LENGTH);
 	/* of a batch of one what is left is how long it is */
 	if (oom_after_steps(c, q->work, q->cause) && oom_lever_is_set(c, OOM_LEVER_BATCH))
 		add(c, a, "", OOM_LEVER_LONGEST);
@@ -154,6 +164,16 @@ static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer
 			     own = part == OOM_LEVER_MAPS && oom_lever_own(c, OOM_LEVER_TILE) ? OOM_LEVER_TILE : part, l = own ? own : trains ? OOM_LEVER_BATCH : q->work == OOM_WORK_EVAL ? OOM_LEVER_EVAL_BATCH : OOM_LEVER_REQUESTS;
 	char buf[300];
 
+	/* a checkpoint goes to the card that wrote it, whichever rank reads it */
+	if (q->cause == OOM_CAUSE_OTHER_PROCESS && strstr(c->phase_evidence, "torch.load") && oom_several_cards(c)) {
+		char first[sizeof(a->fix[0])];
+
+		snprintf(first, sizeof(first), "torch.load(map_location=\"cpu\"): without it every rank reads the checkpoint to the card that wrote it, and the others there are ranks of this run");
+		if (a->n_fix == OOM_ANSWER_FIXES)
+			a->n_fix--;
+		memmove(a->fix[1], a->fix[0], a->n_fix++ * sizeof(a->fix[0]));
+		memcpy(a->fix[0], first, sizeof(first));
+	}
 	/* weights that every rank reads to the first card look like others' there, and so do contexts that ranks make there */
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && c->gpu_index <= 0 && (q->work == OOM_WORK_LOADING ? c->trains || oom_several_cards(c) : (trains || c->trains) && c->n_processes > 2))
 		oom_fix_add(a, "if the others are ranks of this run: ", "each on its own card (device_map={\"\": local_rank}, or torch.cuda.set_device(local_rank) before it loads)");

@@ -138,7 +138,7 @@ static const enum oom_lever of_own_inputs[OOM_MAX_LEVERS] = DO(V(CONTEXT), V(NO_
 static const enum oom_lever of_own_full_inputs[OOM_MAX_LEVERS] = DO(V(NO_GRAD), V(CONTEXT), V(QUANT), V(REQUESTS));
 static const enum oom_lever of_refusals[OOM_MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
 static const enum oom_lever of_training_loads[OOM_MAX_LEVERS] = DO(V(LOAD), V(SHARD));
-static const enum oom_lever of_restored[OOM_MAX_LEVERS] = DO(V(RESTORE), V(SHARD), V(OPTIMIZER));
+static const enum oom_lever of_restored[OOM_MAX_LEVERS] = DO(V(RESTORE));
 static const enum oom_lever of_traces[OOM_MAX_LEVERS] = DO(V(EXPORT), V(QUANT), V(OTHERS));
 static const enum oom_lever of_compiled_steps[OOM_MAX_LEVERS] = DO(V(COMPILE), V(BATCH), V(RECOMPUTE), V(SHARD), V(PRECISION), V(OPTIMIZER));
 

@@ -2,7 +2,7 @@
  *
  * Names that a run was told count first: behind an option, a call or a command. Where there are none, what people
  * write, if all that they write is one size: "fine-tuning a 13B model". Names of quantised versions say nothing about
- * their bytes, and neither do counts of active parameters ("A3B"). And over how many cards: "8*RTX3080". */
+ * their bytes, and neither do counts of active parameters ("A3B"). */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -110,6 +110,37 @@ static double family_size(const char *from, const char *to)
 		if (strstr(name, sizes[i].family))
 			return sizes[i].billions;
 	return 0;
+}
+
+/* What draws has no vocabulary: the parameters of what is trained of it, in billions (Podell et al. 2023, arXiv:2307.01952,
+ * Table 1; the cards of FLUX.1-dev and Stable Diffusion 3 and 3.5 on the Hugging Face hub). */
+static const struct {
+	const char *family;
+	double billions;
+} drawing[] = {
+	{"stable-diffusion-xl", 2.6}, {"sd_xl", 2.6}, {"sdxl", 2.6}, {"flux.1-dev", 12}, {"flux.1-schnell", 12}, {"flux1-dev", 12}, {"stable-diffusion-3-medium", 2}, {"stable-diffusion-3.5-large", 8.1},
+	{"stable-diffusion-3.5-medium", 2.5},
+};
+
+/* The one family of those that the text names; 0: none, or several. */
+static double drawn(const char *begin, const char *end)
+{
+	double only = 0;
+
+	for (const char *p = begin; p < end; p++)
+		for (size_t i = 0; i < sizeof(drawing) / sizeof(drawing[0]); i++) {
+			const char *const name = drawing[i].family;
+			size_t n = 0;
+
+			while (name[n] && p + n < end && tolower((unsigned char)p[n]) == name[n])
+				n++;
+			if (name[n])
+				continue;
+			if (only > 0 && fabs(only - drawing[i].billions) > 0.01)
+				return 0;
+			only = drawing[i].billions;
+		}
+	return only;
 }
 
 /* The model named right behind a lead that ends at p. */
@@ -233,127 +264,12 @@ static double spoken_family(const char *begin, const char *end)
 	return only;
 }
 
-/* "8*RTX3080", "8 x 4090", "4*A100(80G)": a count before what cards are called. */
-static bool is_card(const char *p, const char *end)
-{
-	static const char *const names[] = {"RTX", "GTX", "A100", "A800", "H100", "H800", "H200", "H20", "V100", "A6000", "A40", "A10", "L40", "L20", "L4", "T4", "B200", "P100", "3080", "3090", "4080", "4090", "5080", "5090", "GPU",
-					    "NVIDIA", "Tesla", "TITAN", "Titan", "MI250", "MI300", "a100", "h100", "v100"};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if ((size_t)(end - p) >= strlen(names[i]) && !memcmp(p, names[i], strlen(names[i])))
-			return true;
-	return false;
-}
-
-/* "A100 - 3 GPUs (40 GB each)", "3090 24G": a size right beside a card's name, or said of each. */
-static double card_said(const char *begin, const char *end)
-{
-	static const char *const units[] = {"GB", "G ", "GiB", "G)", "G,", "gb"};
-	double least = 0;
-
-	for (const char *p = begin; p < end; p++) {
-		const char *q = p, *near;
-		bool unit = false, card = false;
-		double n;
-
-		if (!isdigit((unsigned char)*p) || (p > begin && (isalnum((unsigned char)p[-1]) || strchr(".,", p[-1]))))
-			continue;
-		while (q < end && isdigit((unsigned char)*q))
-			q++;
-		n = q - p <= 3 ? strtod(p, NULL) : 0;
-		q += q < end && *q == ' ';
-		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && !unit; i++)
-			unit = (size_t)(end - q) >= strlen(units[i]) && !memcmp(q, units[i], strlen(units[i]));
-		near = p - begin > 12 ? p - 12 : begin;
-		for (const char *r = near; unit && r < p && !card; r++)
-			card = *r != '\n' && (r == begin || !isalnum((unsigned char)r[-1])) && is_card(r, end);
-		/* the message's own sentence speaks of its own card */
-		if (unit && !oom_text_find(oom_line_begin(begin, p), oom_line_end(p, end), "ried to allocate") && (card || (end - q > 8 && oom_text_find(q, q + 8, " each"))) && n >= 8 && (least <= 0 || n < least))
-			least = n;
-	}
-	return least;
-}
-
-/* Cards of the generations before compute capability 8.0, and of those from there on, as people call them. */
-static bool names_old_cards(const char *begin, const char *end)
-{
-	static const char *const old[] = {"T4", "V100", "P100", "P40", "K80", "M40", "1050", "1060", "1070", "1080", "1650", "1660", "2060", "2070", "2080", "2080Ti", "2080TI", "1080Ti", "1080TI"},
-				 *const newer[] = {"A100", "A800", "A40", "A10", "A10G", "A6000", "A5000", "A4000", "H100", "H800", "H200", "H20", "L4", "L40", "L40S", "L20", "3050", "3060", "3070", "3080", "3090",
-						   "4060", "4070", "4080", "4090", "5060", "5070", "5080", "5090", "B200", "B300", "Ampere", "Ada", "Hopper", "Blackwell", "MI210", "MI250", "MI300X"},
-				 /* before numbers that are names of cards alone */
-				 *const makes[] = {"GTX", "RTX", "GeForce", "NVIDIA", "Tesla", "TITAN"};
-	bool found = false;
-
-	for (const char *p = begin; p < end; p++) {
-		const char *to = p, *const near = p - begin > 10 ? p - 10 : begin;
-		bool made = !isdigit((unsigned char)*p);
-
-		if (!isalnum((unsigned char)*p))
-			continue;
-		while (to < end && isalnum((unsigned char)*to))
-			to++;
-		for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]) && !made; i++)
-			made = oom_text_find(near, p, makes[i]) != NULL;
-		for (size_t i = 0; i < sizeof(newer) / sizeof(newer[0]); i++)
-			if ((size_t)(to - p) == strlen(newer[i]) && !memcmp(p, newer[i], (size_t)(to - p)))
-				return false;
-		for (size_t i = 0; i < sizeof(old) / sizeof(old[0]) && made; i++)
-			found |= (size_t)(to - p) == strlen(old[i]) && !memcmp(p, old[i], (size_t)(to - p));
-		p = to - 1;
-	}
-	return found;
-}
-
-/* "4 A100 GPUs", "on 8 H100s": a small number before a card's name, not a size ("24 GB") and not a part of another name. */
-static bool counts_cards(const char *number, const char *q, const char *end)
-{
-	const long n = strtol(number, NULL, 10);
-	const char *to = q;
-
-	while (to < end && isalnum((unsigned char)*to))
-		to++;
-	return n >= 2 && n <= 64 && q > number && q[-1] == ' ' && to - q > 1 && memcmp(q, "GPU", 3) && (isdigit((unsigned char)to[-1]) || to[-1] == 's') && is_card(q, end);
-}
-
-static unsigned cards_of(const struct oom_crash *c, const char *begin, const char *end)
-{
-	const double told = oom_told(c, "nproc_per_node");
-
-	if (told > 0 && told < 4096)
-		return (unsigned)told;
-	for (const char *p = begin; p < end; p++) {
-		const char *q = p;
-
-		if (!isdigit((unsigned char)*p) || (p > begin && (isalnum((unsigned char)p[-1]) || p[-1] == '.')))
-			continue;
-		while (q < end && isdigit((unsigned char)*q))
-			q++;
-		if (q - p > 3)
-			continue;
-		while (q < end && *q == ' ')
-			q++;
-		if (q < end && (*q == 'x' || *q == '*' || *q == 'X'))
-			for (q++; q < end && *q == ' ';)
-				q++;
-		else if (end - q > 2 && !memcmp(q, "\xc3\x97", 2)) /* the sign of multiplication */
-			for (q += 2; q < end && *q == ' ';)
-				q++;
-		else if (!(end - q > 3 && !memcmp(q, "GPUs", 4)) && !counts_cards(p, q, end))
-			continue;
-		if (is_card(q, end) && strtoul(p, NULL, 10) > 0)
-			return (unsigned)strtoul(p, NULL, 10);
-	}
-	return 0;
-}
-
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end)
 {
 	double n;
 
 	c->parameters = c->vocabulary = 0;
-	c->cards = cards_of(c, begin, end);
-	c->card_said = card_said(begin, end);
-	c->old_card = names_old_cards(begin, end);
+	oom_decode_cards(c, begin, end);
 	for (size_t i = 0; i < sizeof(leads) / sizeof(leads[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, leads[i])); p++) {
 			n = behind(p + strlen(leads[i]), end, &c->vocabulary);
@@ -371,5 +287,7 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 	if (n > 0) {
 		c->parameters = (uint64_t)llround(n * 1e9);
 		c->language = true;
+	} else if (c->trains && !(c->set & OOM_SET(OOM_LEVER_ADAPTER)) && oom_runtime_is(c, OOM_RUNTIME_TORCH)) {
+		c->parameters = (uint64_t)llround(drawn(begin, end) * 1e9);
 	}
 }

@@ -121,6 +121,7 @@ bool oom_phase_by_failure(struct oom_crash *c, const char *line, const char *at)
 /* phase_people.c: by single words of theirs, and by what they count: "at iteration 4900". */
 enum oom_crash_phase oom_phase_of_spoken(const char *word, const char *end);
 /* "always when the first epoch is over"; and a bar stands right above: what the code above it began has gone on. */
+bool oom_people_stepped(const char *begin, const char *end);   /* "runs fine for a few steps" */
 bool oom_phase_ends_epoch(const char *begin, const char *end);
 bool oom_bar_above(const char *from, const char *at);
 bool oom_phase_by_people(struct oom_crash *c, const char *begin, const char *end);

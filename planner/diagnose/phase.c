@@ -124,7 +124,7 @@ static bool stands_apart(const struct oom_span *s, const char *at)
 {
 	const char *const line = oom_line_begin(s->from, at), *const above = line > s->from ? oom_line_begin(s->from, line - 1) : line;
 
-	return above < line && (line - above < 2 || !memcmp(above, "```", 3));
+	return above < line && (line - above < 2 || !memcmp(above, "```", 3) || oom_text_find(above, line, " I ") || oom_text_find(above, line, " i get"));
 }
 
 /* A program that somebody shows, not the frames of one: its lines are what it does in turn. */

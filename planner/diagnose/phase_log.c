@@ -259,7 +259,7 @@ bool oom_phase_by_bar(struct oom_crash *c, const char *begin, const char *line, 
 
 void oom_phase_of_weights(struct oom_crash *c, const char *begin, const char *end)
 {
-	c->stepped = c->trains && past_second_step(begin, end);
+	c->stepped = c->trains && (past_second_step(begin, end) || oom_people_stepped(begin, end));
 	/* what quantises has loaded its model */
 	if ((c->phase == OOM_CRASH_UNKNOWN || (c->phase == OOM_CRASH_LOAD && c->phase_confidence <= 0.65)) && !c->traceback && !strstr(c->phase_evidence, "from_pretrained") &&
 	    oom_dialect_is(c, OOM_DIALECT_QUANTISES) &&

@@ -1,4 +1,6 @@
 /* Words and counts that people write around a message, where nothing else spoke: the weakest sign of what ran. */
+#include <stdio.h>
+
 #include "tables.h"
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
@@ -121,6 +123,20 @@ bool oom_phase_ends_epoch(const char *begin, const char *end)
 		if (oom_text_find(begin, end, words[i]))
 			return true;
 	return false;
+}
+
+bool oom_people_stepped(const char *begin, const char *end)
+{
+	static const char *const many[] = {"a few ", "few ", "some ", "several ", "hundreds of ", "many "}, *const what[] = {"steps", "iterations", "batches"};
+	char words[32];
+
+	for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++)
+		for (size_t k = 0; k < sizeof(what) / sizeof(what[0]); k++) {
+			snprintf(words, sizeof(words), "%s%s", many[i], what[k]);
+			if (oom_text_find(begin, end, words))
+				return true;
+		}
+	return oom_text_find(begin, end, "third step");
 }
 
 bool oom_bar_above(const char *from, const char *at)

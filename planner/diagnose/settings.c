@@ -327,6 +327,8 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 			continue;
 		if (rows[i].values ? holds(told, rows[i].values) : !is_no(told))
 			c->set |= OOM_SET(rows[i].lever);
+		else if (!rows[i].values && rows[i].lever == OOM_LEVER_RECOMPUTE && n < sizeof(c->off))
+			snprintf(c->off, sizeof(c->off), "%.*s", (int)n, name);
 		return;
 	}
 	by_key(c, name, n, told);
@@ -335,6 +337,7 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end)
 {
 	c->set = 0;
+	*c->off = 0;
 	c->n_told = 0;
 	memset(c->given, 0, sizeof(c->given));
 	for (const char *p = begin; p < end; p++) {

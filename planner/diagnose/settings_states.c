@@ -51,6 +51,8 @@ void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *
 	static const char *const rollouts[] = {"ppo", "PPO", "grpo", "GRPO", "rloo", "RLOO", "Reinforce++", "reinforce++", NULL};
 	static const char *const engines[] = {"/vllm/v1/", "/vllm/worker/", "/vllm/engine/", "/vllm/executor/", "/sglang/srt/", NULL};
 	static const char *const with_offload[] = {"with CPU offload", "with cpu offload", "with CPU Offload", "+ CPU offload", "+ cpu offload", "offload to CPU)", "ptimizer offload to CPU", NULL};
+	/* as LLaMA-Factory and ms-swift call their configurations, and OpenRLHF its option */
+	static const char *const files[] = {"z2_offload", "z3_offload", "zero2_offload", "zero3_offload", "zero2-offload", "zero3-offload", "adam_offload", NULL};
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
 
 	c->sharded = (c->set & OOM_SET(OOM_LEVER_SHARD)) || c->rank >= 0 || oom_told(c, "nproc_per_node") > 1 || oom_text_find(begin, end, "fsdp") ||
@@ -61,7 +63,7 @@ void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *
 	c->one_process = oom_told(c, "nproc_per_node") == 1 || any(begin, end, single);
 	c->offloads = oom_text_find(begin, end, "CPUAdam") || offloads_states(c, begin, end) || oom_text_find(begin, end, "z3_offload") ||
 		      oom_text_find(begin, end, "z2_offload") || oom_text_find(begin, end, "adam_offload") || any(begin, end, with_offload);
-	if (any(begin, end, with_offload))
+	if (any(begin, end, with_offload) || any(begin, end, files))
 		c->set |= OOM_SET(OOM_LEVER_OPTIMIZER);
 	c->wsl = oom_text_find(begin, end, "WSL") || oom_text_find(begin, end, "wsl2");
 	c->disks = oom_text_find(begin, end, "nvme_path") || oom_text_find(begin, end, "\"nvme\"") || oom_text_find(begin, end, "device: nvme") || oom_text_find(begin, end, "device nvme");

@@ -362,6 +362,10 @@ static const char *bound(const struct oom_crash *c, enum oom_lever lever, const 
 
 const char *oom_told_words(const struct oom_crash *c, enum oom_lever lever, const char *words, char *buf, size_t size)
 {
+	if (lever == OOM_LEVER_RECOMPUTE && *c->off && !(words && strstr(words, c->off))) {
+		snprintf(buf, size, "%s True (it is off): activations are then recomputed, not kept", c->off);
+		return buf;
+	}
 	if (!words)
 		return NULL;
 	snprintf(buf, size, "%s", bound(c, lever, words));

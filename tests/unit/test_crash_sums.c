@@ -72,6 +72,25 @@ static const struct crash_want want[] = {
 	 "safetensors", "metric", "13.0 GiB in 16 bits", "testing a call is no evaluation"},
 	{"transformers#26283", "Platform: Linux-5.15.90.1-microsoft-standard-WSL2-x86_64\nLoading checkpoint shards:   0%|          | 0/3 [00:00<?, ?it/s]\nKilled\n", 2,
 	 ".wslconfig", NULL, NULL, "Windows gives it half of its memory"},
+	/* ---- in their order ---- */
+	{"LlamaFactory#5051", "llamafactory-cli train\nmodel_name_or_path: /m/Qwen2-7B\nstage: rm\nfinetuning_type: full\ndeepspeed: own/ds_z3_config.json\ncutoff_len: 8192\nper_device_train_batch_size: 1\nbf16: true\n" NEW("4.64 GiB", "79.15 GiB", "2.80 GiB", "71.20 GiB", "3.79 GiB"), 2,
+	 "cutoff_len 8192 -> 4096", "gradient checkpointing is on", "1 x cutoff_len 8192 x 152064", "the request is as long as the run's own limit"},
+	{"LlamaFactory#7833", "llamafactory-cli train\nfinetuning_type: full\ndeepspeed: own/ds_z3_offload_config.json\nper_device_train_batch_size: 1\n" STEP NEW("1.40 GiB", "15.77 GiB", "1.01 GiB", "12.92 GiB", "100.00 MiB"), 6,
+	 "", "offload_optimizer", "states on the host", "by the file's name"},
+	{"qlora#225", "QLoRA, runs fine for a few steps\nper_device_train_batch_size=1,\n" STEP NEW("490.00 MiB", "23.68 GiB", "318.00 MiB", "21.60 GiB", "200.00 MiB"), 1,
+	 "longest", NULL, "steps went through before it", "in somebody's words"},
+	{"axolotl#219", "whenever I try to resume the training from a checkpoint I run out of memory\n" TRACE AT("/l/transformers/trainer.py", "_load_optimizer_and_scheduler", "self.optimizer.load_state_dict(torch.load(f))") NEW("86.00 MiB", "23.69 GiB", "51.00 MiB", "22.55 GiB", "20.00 MiB"), 1,
+	 "map_location=\"cpu\"", "8bit", NULL, "without the checkpoint it fitted"},
+	{"transformers#3730", "python -m torch.distributed.launch --nproc_per_node 8 own_train.py --per_gpu_train_batch_size 1\n" TRACE AT("own_train.py", "train", "torch.load(os.path.join(p, \"optimizer.pt\")))")
+			      "RuntimeError: CUDA out of memory. Tried to allocate 76.00 MiB (GPU 0; 31.72 GiB total capacity; 9.77 GiB already allocated; 68.88 MiB free; 10.11 GiB reserved in total by PyTorch)\n", 1,
+	 "torch.load(map_location=\"cpu\")", NULL, NULL, "the others on that card are ranks that read the same file"},
+	{"MONAI#8042", "model = SwinUNETR(img_size=128, use_checkpoint=False).to(device)\nwhen I train the model with a batch of 1, I get\n" NEW("1.32 GiB", "11.71 GiB", "681.00 MiB", "9.92 GiB", "480.00 MiB"), 2,
+	 "use_checkpoint=True", "load to the host first", NULL, "it is off, and stands behind the batch"},
+	{"own", "python own_train.py --batch_size 4 --grad_checkpointing False\n" STEP NEW("1.32 GiB", "11.71 GiB", "681.00 MiB", "9.92 GiB", "480.00 MiB"), 2,
+	 "grad_checkpointing True (it is off)", NULL, NULL, "the run's own option by its name"},
+	/* ---- what draws ---- */
+	{"sd-scripts#1152", "./sdxl_train.py --pretrained_model_name_or_path=sd_xl_base_1.0.safetensors --full_bf16 --gradient_checkpointing --train_batch_size 1 --optimizer_type=Prodigy\n" NEW("20.00 MiB", "23.98 GiB", "14.00 MiB", "23.08 GiB", "400.00 MiB"), 2,
+	 "AdamW8bit or Adafactor", NULL, "2.6 B parameters, by the model's name, x 16 bytes", "2.6e9 x 16 bytes are 38.7 GiB"},
 	/* ---- what a step generates ---- */
 	{"trl#2927", "training_args = GRPOConfig(\n    per_device_train_batch_size=4,\n    max_prompt_length=512,\n    max_completion_length=2048,\n    gradient_checkpointing=True,\n)\n" STEP NEW("1.59 GiB", "95.22 GiB", "1.05 GiB", "83.30 GiB", "2.07 GiB"), 2,
 	 "max_completion_length 2048 -> 1024; a step keeps prompt and completion together", "tokenizer", NULL, "what is generated has a limit of its own"},
