@@ -50,11 +50,15 @@ void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *
 				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "ingle GPU", "ingle gpu", "single A100", "single H100", "'devices': 1,", "World size: 1\n", "world_size=1,", NULL};
 	static const char *const rollouts[] = {"ppo", "PPO", "grpo", "GRPO", "rloo", "RLOO", "Reinforce++", "reinforce++", NULL};
 	static const char *const engines[] = {"/vllm/v1/", "/vllm/worker/", "/vllm/engine/", "/vllm/executor/", "/sglang/srt/", NULL};
+	static const char *const third[] = {"\"stage\": 3", "\"stage\":3", "'stage': 3", "stage: 3", NULL};
 	static const char *const with_offload[] = {"with CPU offload", "with cpu offload", "with CPU Offload", "+ CPU offload", "+ cpu offload", "offload to CPU)", "ptimizer offload to CPU", NULL};
 	/* as LLaMA-Factory and ms-swift call their configurations, and OpenRLHF its option */
 	static const char *const files[] = {"z2_offload", "z3_offload", "zero2_offload", "zero3_offload", "zero2-offload", "zero3-offload", "adam_offload", NULL};
 	static const char *const without[] = {"use_vllm false", "use_vllm=False", "use_vllm: false", "use_vllm = False"};
 
+	/* of DeepSpeed's configuration, which calls it zero_optimization */
+	if (oom_text_find(begin, end, "zero_optimization") && any(begin, end, third))
+		c->set |= OOM_SET(OOM_LEVER_SHARD);
 	c->sharded = (c->set & OOM_SET(OOM_LEVER_SHARD)) || c->rank >= 0 || oom_told(c, "nproc_per_node") > 1 || oom_text_find(begin, end, "fsdp") ||
 		     oom_text_find(begin, end, "FSDP") || oom_text_find(begin, end, "deepspeed") || oom_text_find(begin, end, "FullyShard") || oom_text_find(begin, end, "fully_sharded");
 	c->splits = (c->set & OOM_SET(OOM_LEVER_SHARD)) || any(begin, end, dividers);

@@ -88,6 +88,10 @@ static const struct crash_want want[] = {
 	 "use_checkpoint=True", "load to the host first", NULL, "it is off, and stands behind the batch"},
 	{"own", "python own_train.py --batch_size 4 --grad_checkpointing False\n" STEP NEW("1.32 GiB", "11.71 GiB", "681.00 MiB", "9.92 GiB", "480.00 MiB"), 2,
 	 "grad_checkpointing True (it is off)", NULL, NULL, "the run's own option by its name"},
+	{"DeepSpeed#6679", "finetune a lora model of 6b\n{\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"}}}\n" TRACE AT("/l/torch/autograd/__init__.py", "backward", "Variable._execution_engine.run_backward(") NEW("508.00 MiB", "23.69 GiB", "310.00 MiB", "21.83 GiB", "400.00 MiB"), 6,
+	 "", "spread states", NULL, "the stage is in the file that is shown"},
+	{"ms-swift#2010", "swift sft --model_type qwen2-vl-7b-instruct --sft_type lora --batch_size 1 --gradient_checkpointing true\n" NEW("3.77 GiB", "79.11 GiB", "1.61 GiB", "75.16 GiB", "1.27 GiB"), 1,
+	 "MAX_PIXELS", NULL, NULL, "of one sample it is its images"},
 	/* ---- what draws ---- */
 	{"sd-scripts#1152", "./sdxl_train.py --pretrained_model_name_or_path=sd_xl_base_1.0.safetensors --full_bf16 --gradient_checkpointing --train_batch_size 1 --optimizer_type=Prodigy\n" NEW("20.00 MiB", "23.98 GiB", "14.00 MiB", "23.08 GiB", "400.00 MiB"), 2,
 	 "AdamW8bit or Adafactor", NULL, "2.6 B parameters, by the model's name, x 16 bytes", "2.6e9 x 16 bytes are 38.7 GiB"},
