@@ -92,6 +92,8 @@ static const struct crash_want want[] = {
 	 "", "spread states", NULL, "the stage is in the file that is shown"},
 	{"ms-swift#2010", "swift sft --model_type qwen2-vl-7b-instruct --sft_type lora --batch_size 1 --gradient_checkpointing true\n" NEW("3.77 GiB", "79.11 GiB", "1.61 GiB", "75.16 GiB", "1.27 GiB"), 1,
 	 "MAX_PIXELS", NULL, NULL, "of one sample it is its images"},
+	{"ms-swift#5199", "swift sft --model Qwen2.5-VL-7B-Instruct --train_type lora --max_length 20480 --per_device_train_batch_size 1\nthe same with llama-factory is fine.\n" STEP NEW("5.24 GiB", "47.54 GiB", "3.02 GiB", "40.61 GiB", "3.30 GiB"), 6,
+	 "--max_length 20480 -> 10240", "cutoff_len", NULL, "a program that is named because it does not fail"},
 	/* ---- what draws ---- */
 	{"sd-scripts#1152", "./sdxl_train.py --pretrained_model_name_or_path=sd_xl_base_1.0.safetensors --full_bf16 --gradient_checkpointing --train_batch_size 1 --optimizer_type=Prodigy\n" NEW("20.00 MiB", "23.98 GiB", "14.00 MiB", "23.08 GiB", "400.00 MiB"), 2,
 	 "AdamW8bit or Adafactor", NULL, "2.6 B parameters, by the model's name, x 16 bytes", "2.6e9 x 16 bytes are 38.7 GiB"},
