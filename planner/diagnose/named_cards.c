@@ -2,23 +2,33 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "input/gpu_words.h"
 #include "tables.h"
 
-/* "8*RTX3080", "8 x 4090", "4*A100(80G)": a count before what cards are called. */
-static bool is_card(const char *p, const char *end)
-{
-	static const char *const names[] = {"RTX", "GTX", "A100", "A800", "H100", "H800", "H200", "H20", "V100", "A6000", "A40", "A10", "L40", "L20", "L4", "T4", "B200", "P100", "3080", "3090", "4080", "4090", "5080", "5090", "GPU",
-					    "NVIDIA", "Tesla", "TITAN", "Titan", "MI250", "MI300", "a100", "h100", "v100"};
+/* What the catalogue's cards are called. */
+struct cards {
+	struct oom_gpu_word word[OOM_GPU_WORDS];
+	size_t n;
+};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if ((size_t)(end - p) >= strlen(names[i]) && !memcmp(p, names[i], strlen(names[i])))
+/* "8*RTX3080", "8 x 4090", "4*A100(80G)": a count before what cards are called. */
+static bool is_card(const struct cards *known, const char *p, const char *end)
+{
+	static const char *const makes[] = {"RTX", "GTX", "GPU", "NVIDIA", "Tesla", "TITAN", "Titan"};
+
+	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
+		if ((size_t)(end - p) >= strlen(makes[i]) && !memcmp(p, makes[i], strlen(makes[i])))
+			return true;
+	for (size_t i = 0; i < known->n; i++)
+		if (known->word[i].alone && (size_t)(end - p) >= strlen(known->word[i].word) && !strncasecmp(p, known->word[i].word, strlen(known->word[i].word)))
 			return true;
 	return false;
 }
 
 /* "A100 - 3 GPUs (40 GB each)", "3090 24G": a size right beside a card's name, or said of each. */
-static double card_said(const char *begin, const char *end)
+static double card_said(const struct cards *known, const char *begin, const char *end)
 {
 	static const char *const units[] = {"GB", "G ", "GiB", "G)", "G,", "gb"};
 	double least = 0;
@@ -38,7 +48,7 @@ static double card_said(const char *begin, const char *end)
 			unit = (size_t)(end - q) >= strlen(units[i]) && !memcmp(q, units[i], strlen(units[i]));
 		near = p - begin > 12 ? p - 12 : begin;
 		for (const char *r = near; unit && r < p && !card; r++)
-			card = *r != '\n' && (r == begin || !isalnum((unsigned char)r[-1])) && is_card(r, end);
+			card = *r != '\n' && (r == begin || !isalnum((unsigned char)r[-1])) && is_card(known, r, end);
 		/* the message's own sentence speaks of its own card */
 		if (unit && !oom_text_find(oom_line_begin(begin, p), oom_line_end(p, end), "ried to allocate") && (card || (end - q > 8 && oom_text_find(q, q + 8, " each"))) && n >= 8 && (least <= 0 || n < least))
 			least = n;
@@ -46,48 +56,66 @@ static double card_said(const char *begin, const char *end)
 	return least;
 }
 
-/* Cards of the generations before compute capability 8.0, and of those from there on, as people call them. */
-static bool names_old_cards(const char *begin, const char *end)
+/* The catalogue's word that [p, to) is: "V100", "2080", "2080Ti", "RTX3090"; NULL: none. */
+static const struct oom_gpu_word *card_word(const struct cards *known, const char *p, const char *to)
 {
-	static const char *const old[] = {"T4", "V100", "P100", "P40", "K80", "M40", "1050", "1060", "1070", "1080", "1650", "1660", "2060", "2070", "2080", "2080Ti", "2080TI", "1080Ti", "1080TI"},
-				 *const newer[] = {"A100", "A800", "A40", "A10", "A10G", "A6000", "A5000", "A4000", "H100", "H800", "H200", "H20", "L4", "L40", "L40S", "L20", "3050", "3060", "3070", "3080", "3090",
-						   "4060", "4070", "4080", "4090", "5060", "5070", "5080", "5090", "B200", "B300", "Ampere", "Ada", "Hopper", "Blackwell", "MI210", "MI250", "MI300X"},
-				 /* before numbers that are names of cards alone */
-				 *const makes[] = {"GTX", "RTX", "GeForce", "NVIDIA", "Tesla", "TITAN"};
+	const char *const make = to - p > 3 ? p + 3 : p;
+	size_t n;
+
+	if (isdigit((unsigned char)*make) && (!strncmp(p, "RTX", 3) || !strncmp(p, "GTX", 3)))
+		p = make;
+	n = (size_t)(to - p);
+	if (n > 2 && isdigit((unsigned char)*p) && !strncasecmp(to - 2, "ti", 2))
+		n -= 2;
+	for (size_t i = 0; i < known->n; i++)
+		if (n == strlen(known->word[i].word) && !memcmp(p, known->word[i].word, n))
+			return &known->word[i];
+	return NULL;
+}
+
+/* Are the cards that a text names all of the generations before compute capability 8.0?  A number is a card behind its
+ * maker's name, or behind "RTX" and the like. */
+static bool names_old_cards(const struct cards *known, const char *begin, const char *end)
+{
+	static const char *const makes[] = {"GTX", "RTX", "GeForce", "NVIDIA", "Tesla", "TITAN"},
+				 *const newer[] = {"Ampere", "Ada", "Hopper", "Blackwell"};
 	bool found = false;
 
 	for (const char *p = begin; p < end; p++) {
 		const char *to = p, *const near = p - begin > 10 ? p - 10 : begin;
+		const struct oom_gpu_word *card;
 		bool made = !isdigit((unsigned char)*p);
 
 		if (!isalnum((unsigned char)*p))
 			continue;
 		while (to < end && isalnum((unsigned char)*to))
 			to++;
-		for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]) && !made; i++)
-			made = oom_text_find(near, p, makes[i]) != NULL;
 		for (size_t i = 0; i < sizeof(newer) / sizeof(newer[0]); i++)
 			if ((size_t)(to - p) == strlen(newer[i]) && !memcmp(p, newer[i], (size_t)(to - p)))
 				return false;
-		for (size_t i = 0; i < sizeof(old) / sizeof(old[0]) && made; i++)
-			found |= (size_t)(to - p) == strlen(old[i]) && !memcmp(p, old[i], (size_t)(to - p));
+		card = to - p > 1 && to - p < 12 ? card_word(known, p, to) : NULL;
+		for (size_t i = 0; card && i < sizeof(makes) / sizeof(makes[0]) && !made; i++)
+			made = oom_text_find(near, p, makes[i]) != NULL;
+		if (card && !card->before_bf16 && (made || card->alone))
+			return false;
+		found |= card && card->before_bf16 && made;
 		p = to - 1;
 	}
 	return found;
 }
 
 /* "4 A100 GPUs", "on 8 H100s": a small number before a card's name, not a size ("24 GB") and not a part of another name. */
-static bool counts_cards(const char *number, const char *q, const char *end)
+static bool counts_cards(const struct cards *known, const char *number, const char *q, const char *end)
 {
 	const long n = strtol(number, NULL, 10);
 	const char *to = q;
 
 	while (to < end && isalnum((unsigned char)*to))
 		to++;
-	return n >= 2 && n <= 64 && q > number && q[-1] == ' ' && to - q > 1 && memcmp(q, "GPU", 3) && (isdigit((unsigned char)to[-1]) || to[-1] == 's') && is_card(q, end);
+	return n >= 2 && n <= 64 && q > number && q[-1] == ' ' && to - q > 1 && memcmp(q, "GPU", 3) && (isdigit((unsigned char)to[-1]) || to[-1] == 's') && is_card(known, q, end);
 }
 
-static unsigned cards_of(const struct oom_crash *c, const char *begin, const char *end)
+static unsigned cards_of(const struct oom_crash *c, const struct cards *known, const char *begin, const char *end)
 {
 	const double told = oom_told(c, "nproc_per_node");
 
@@ -110,9 +138,9 @@ static unsigned cards_of(const struct oom_crash *c, const char *begin, const cha
 		else if (end - q > 2 && !memcmp(q, "\xc3\x97", 2)) /* the sign of multiplication */
 			for (q += 2; q < end && *q == ' ';)
 				q++;
-		else if (!(end - q > 3 && !memcmp(q, "GPUs", 4)) && !counts_cards(p, q, end))
+		else if (!(end - q > 3 && !memcmp(q, "GPUs", 4)) && !counts_cards(known, p, q, end))
 			continue;
-		if (is_card(q, end) && strtoul(p, NULL, 10) > 0)
+		if (is_card(known, q, end) && strtoul(p, NULL, 10) > 0)
 			return (unsigned)strtoul(p, NULL, 10);
 	}
 	return 0;
@@ -120,7 +148,10 @@ static unsigned cards_of(const struct oom_crash *c, const char *begin, const cha
 
 void oom_decode_cards(struct oom_crash *c, const char *begin, const char *end)
 {
-	c->cards = cards_of(c, begin, end);
-	c->card_said = card_said(begin, end);
-	c->old_card = names_old_cards(begin, end);
+	struct cards known;
+
+	known.n = oom_gpu_words(known.word);
+	c->cards = cards_of(c, &known, begin, end);
+	c->card_said = card_said(&known, begin, end);
+	c->old_card = names_old_cards(&known, begin, end);
 }

@@ -208,26 +208,29 @@ static void test_named_card(void **state)
 	}
 }
 
-/* The decoder knows such cards by a list of its own; the catalogue knows what each computes. */
+/* Which generation a card is of is the catalogue's word, but where its name has no number (TITAN-V) or one that newer
+ * cards bear, too (Quadro RTX 6000). */
 static void test_cards_of_the_catalogue(void **state)
 {
+	static const char *const open[] = {"TITAN-V", "TITAN-RTX", "TITAN-Xp", "RTX-6000-Turing", "RTX-5000-Turing", "RTX-4000-Turing"};
 	struct oom_gpus table = {0};
-	size_t old = 0;
 
 	(void)state;
 	assert_int_equal(oom_gpus_load(&table, NULL), OOM_OK);
 	for (size_t i = 0; i < table.n; i++) {
+		const struct oom_gpu *const g = &table.items[i];
+		bool old = g->compute_capability > 0 && g->compute_capability < 8;
 		struct oom_crash c;
 		char text[900];
 
-		snprintf(text, sizeof(text), "on a %s, " STEP NEW("800.00 MiB", "14.70 GiB", "400.00 MiB", "14.00 GiB", "50.00 MiB"), table.items[i].name);
+		for (size_t k = 0; k < sizeof(open) / sizeof(open[0]); k++)
+			old = old && strcmp(g->name, open[k]) != 0;
+		snprintf(text, sizeof(text), "on a %s, " STEP NEW("800.00 MiB", "14.70 GiB", "400.00 MiB", "14.00 GiB", "50.00 MiB"), g->name);
 		assert_true(oom_crash_decode(text, strlen(text), &c));
-		if (c.old_card && table.items[i].compute_capability >= 8)
-			fail_msg("%s computes in bfloat16", table.items[i].name);
-		old += c.old_card;
+		if (c.old_card != old)
+			fail_msg("%s: compute capability %.1f", g->name, g->compute_capability);
 	}
 	oom_gpus_release(&table);
-	assert_true(old > 5);
 }
 
 int main(void)
