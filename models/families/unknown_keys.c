@@ -3,7 +3,8 @@
  *
  * Known are the type's own (data/model_types.jsonl), the names every configuration has, and names
  * that never move memory (transformers configuration_utils.py, generation keys of version 4,
- * initialisers, token ids). */
+ * initialisers, token ids), or that families read though no class lists them any more (rotary_pct: GPT-NeoX's
+ * partial_rotary_factor before transformers 5). */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ static const char *const harmless[] = {
 	"num_labels", "return_dict", "output_hidden_states", "output_attentions", "use_cache", "is_encoder_decoder", "is_decoder",
 	"add_cross_attention", "cross_attention_hidden_size", "tie_encoder_decoder", "tie_word_embeddings", "pruned_heads",
 	"chunk_size_feed_forward", "problem_type", "quantization_config", "attn_implementation", "rope_scaling", "rope_theta",
-	"rope_parameters", "partial_rotary_factor", "task_specific_params", "finetuning_task", "prefix", "name_or_path",
+	"rope_parameters", "partial_rotary_factor", "rotary_pct", "rotary_emb_base", "task_specific_params", "finetuning_task", "prefix", "name_or_path",
 	"gradient_checkpointing", "pretraining_tp", "tokenizer_class", "torchscript", "use_bfloat16", "tf_legacy_loss",
 	"unsloth_version", "unsloth_fixed", "mlp_bias", "attention_bias", "layer_types", "hidden_act", "head_dim", "sliding_window",
 	"max_length", "min_length", "max_new_tokens", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
