@@ -11,7 +11,7 @@ there, in sum, and one line for each that is off by more than PERCENT (5), the l
 import collections, csv, importlib.util, json, os, subprocess, sys, tempfile
 
 COLUMNS = """transformers torch bitsandbytes peft liger_kernels autocast_adapter_dtype use_reentrant base_weights modules_to_save
-base_group_size lora_zero_pad kbit_recast keep_outputs compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel packed_weights""".split()
+base_group_size lora_zero_pad kbit_recast keep_outputs compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel packed_weights overlap_comm""".split()
 
 
 def load(folder):
@@ -181,6 +181,8 @@ def torchao(row, old):
     knobs["torch"] = "2.4"
     if "grads" in row["optimizer"]:
         knobs["offload_gradients"] = 1
+    if "DeepSpeed" in row["optimizer"]:
+        knobs["overlap_comm"] = "true"       # benchmarks/benchmark_low_bit_adam.py
     compiled(row, knobs, missing)
     return knobs, missing
 
