@@ -131,7 +131,7 @@ OWN_ADAPTERS = ("AnswerDotAI/", "QwenLM/")      # in 16 bit: fsdp_qlora's traini
 def knobs_of(row):
     if "knobs" in row:
         p = dict(x.split("=", 1) for x in row["knobs"].split())
-        return p | {k: int(p[k]) for k in ("gpus", "seq-len", "micro-batch", "grad-accum")}
+        return p | {k: int(p[k]) for k in ("gpus", "seq-len", "micro-batch", "grad-accum") if k in p}
     n = lambda c, d=1: int(float(row[c])) if row[c] not in ("", None) else d
     tp, pp, cp, ep = n("tp"), n("pp"), n("cp"), n("ep")
     engine = next(e for word, e in ENGINES if row["engine"].startswith(word))
@@ -227,7 +227,7 @@ def price(oomplan, rows):
             s = float(g["seconds_per_sample"] or 0)
             r["knobs"], r["n"] = p, float(g["total_params"] or 0)
             if s > 0:
-                tok = p["seq-len"]
+                tok = p.get("seq-len", 1)       # of images the table counts samples
                 r["predicted"] = tok / s
                 for m in more: r[m] = g[m]
                 if "seconds_low" in more:
@@ -358,7 +358,7 @@ def main():
             k = r["knobs"]
             print("%-9s %5.2f %-22s %-9s %-14s %4s/%-3s mb%s ga%s s%s tp%s pp%s cp%s ep%s vpp%s z%s %s lora%s q%s ck:%s %s %s" % (
                 r["id"], r["predicted"] / r["published"], r["model"][-22:], k["engine"], r["gpu"], r["n_gpus"], r["nodes"], k["micro-batch"],
-                k["grad-accum"], k["seq-len"], *[k.get(d, 1) for d in ("tp", "pp", "cp", "ep", "vpp")], k.get("zero", 0), k["precision"], k.get("lora-r", 0), k.get("qlora", 0),
+                k["grad-accum"], k.get("seq-len", 1), *[k.get(d, 1) for d in ("tp", "pp", "cp", "ep", "vpp")], k.get("zero", 0), k["precision"], k.get("lora-r", 0), k.get("qlora", 0),
                 k.get("grad-ckpt", "none")[:4], k.get("fp8", ""),
                 " ".join("%s %.0f%%" % (p[:-2], 100 * float(r[p]) / float(r["step_s"])) for p in PARTS if float(r.get(p, 0)) > .03 * float(r.get("step_s", 1)))))
 
