@@ -116,6 +116,7 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 	g.bf16_tflops = number(row, "bf16_tflops");
 	g.fp16_tflops = number(row, "fp16_tflops");
 	g.fp32_tflops = number(row, "fp32_tflops");
+	g.matmul_tflops = number(row, "matmul_tflops");
 	g.tdp_w = number(row, "tdp_w");
 	g.nvlink_domain = number(row, "nvlink_domain");
 	g.step_sources = (int)fmin(fmax(number(row, "step_sources"), 0), 1000);

@@ -243,6 +243,22 @@ static void powered(void **state)
 	}
 }
 
+/* Products that were measured alone say more than power does: an L40S's 1.4 times as much (data/gpus.csv, matmul_tflops). */
+static void measured_alone(void **state)
+{
+	struct oom_gpu g = card("PCIe 4.0", 8.9);
+	const struct oom_plan p = oom_plan_default();
+	struct oom_speed told, alone;
+
+	(void)state;
+	g.bf16_tflops = g.fp16_tflops = 362;
+	g.tdp_w = 350;
+	oom_speed_of(&g, &p, &told);
+	g.matmul_tflops = 248.8;
+	oom_speed_of(&g, &p, &alone);
+	assert_true(alone.products > 1.38 * told.products && alone.products < 1.44 * told.products);
+}
+
 /* AMD numbers no generation: CDNA 4 is known by its name, and what a table says of it holds for it alone. */
 static void generations(void **state)
 {
@@ -372,6 +388,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(products),    cmocka_unit_test(shapes),   cmocka_unit_test(keys_per_query),
 		cmocka_unit_test(unpacked),    cmocka_unit_test(launches), cmocka_unit_test(powered),
+		cmocka_unit_test(measured_alone),
 		cmocka_unit_test(generations), cmocka_unit_test(makers),   cmocka_unit_test(tiles),
 		cmocka_unit_test(intervals),   cmocka_unit_test(words),    cmocka_unit_test(casts), cmocka_unit_test(compiled_bytes),
 	};
