@@ -214,6 +214,9 @@ struct oom_plan {
 	int64_t generating;
 	/* library versions, OOM_VERSION(major, minor); 0 = the newest that is modelled */
 	int64_t transformers, torch, bitsandbytes, peft, deepspeed, accelerate;
+	/* Not a knob: the version of torch that was named, after oom_plan_resolve; what a step takes depends on it in more
+	 * than knobs say.  0: none was. */
+	int64_t torch_named;
 	/* verdict */
 	double margin;              /* the share of the capacity that is kept free */
 };

@@ -175,5 +175,7 @@ void oom_plan_resolve(struct oom_plan *p)
 		return;
 	for (size_t i = 0; i < N_ROWS; i++)
 		apply(p, &rows[i]);
+	if (p->torch)
+		p->torch_named = p->torch;
 	p->transformers = p->torch = p->bitsandbytes = p->peft = p->deepspeed = p->accelerate = 0;
 }

@@ -11,6 +11,7 @@
 
 #include "card.h"
 #include "megatron/parts.h"
+#include "oomplan/generations.h"
 #include "oomplan/steptime.h"
 #include "oomplan/sweep.h"
 #include "step/time/cards.h"
@@ -299,6 +300,39 @@ static void unlike_experts(void **state)
 	}
 }
 
+/* PyTorch's own attention is cuDNN's from 2.11 on, on a Hopper and a Blackwell of data centres: a run of a version that is
+ * named, before and after its knobs are resolved; FlashAttention's own package and other cards have what they had. */
+static void attention_by_version(void **state)
+{
+	static const struct {
+		double capability;
+		int64_t attn;
+		bool faster;
+	} rows[] = {{9, OOM_ATTN_SDPA, true}, {10, OOM_ATTN_SDPA, true}, {9, OOM_ATTN_FLASH, false}, {8, OOM_ATTN_SDPA, false},
+		    {12, OOM_ATTN_SDPA, false}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct oom_gpu g = card("NVLink4 900 GB/s", rows[i].capability);
+		struct oom_plan p = oom_plan_default();
+		struct oom_speed old, now;
+
+		p.precision = OOM_BF16;
+		p.attn = rows[i].attn;
+		assert_int_equal(oom_attention_by_version(&g, &p), rows[i].faster);
+		p.torch = OOM_VERSION(2, 9);
+		oom_speed_of(&g, &p, &old);
+		p.torch = OOM_VERSION(2, 11);
+		oom_speed_of(&g, &p, &now);
+		assert_true(fabs(now.attention / old.attention - (rows[i].faster ? 2.2 : 1)) < 1e-9);
+		assert_false(oom_attention_by_version(&g, &p));
+		oom_plan_resolve(&p);
+		assert_int_equal(p.torch, 0);
+		oom_speed_of(&g, &p, &now);
+		assert_true(fabs(now.attention / old.attention - (rows[i].faster ? 2.2 : 1)) < 1e-9);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +345,7 @@ int main(void)
 		cmocka_unit_test(waiting),
 		cmocka_unit_test(unfused_scores),
 		cmocka_unit_test(unlike_experts),
+		cmocka_unit_test(attention_by_version),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

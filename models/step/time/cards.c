@@ -187,6 +187,36 @@ static const struct narrower te_narrower[] = {
 #define TE_FROM 9
 #define TE_ATTENTION 2.2
 
+/* PyTorch's own attention puts it first as well, on a Hopper and a Blackwell of data centres (aten, native/transformers/
+ * cuda/sdp_utils.cpp, check_prefer_cudnn_attention: in 2.13 and 2.14, not in 2.9), and did so under 2.11: 440 Tflop/s forward
+ * and backward over 16,384 and 32,768 tokens of a 1B on an H100 (data/h100_steps.csv), where published rows, of older
+ * versions, have 160 to 200.  So a run whose version nobody names is taken for one of those. */
+#define CUDNN_SINCE OOM_VERSION(2, 11)
+
+static int64_t torch_of(const struct oom_plan *p)
+{
+	return p->torch ? p->torch : p->torch_named;
+}
+
+static bool has_cudnn(const struct oom_gpu *gpu, const struct oom_plan *p)
+{
+	const double sm = gpu ? gpu->compute_capability : 0;
+
+	return p->attn == OOM_ATTN_SDPA && p->precision != OOM_FP32 && (sm == 9 || sm == 10) && !oom_engine_core_layers(p);
+}
+
+bool oom_attention_by_version(const struct oom_gpu *gpu, const struct oom_plan *p)
+{
+	return has_cudnn(gpu, p) && !torch_of(p);
+}
+
+static bool cudnn_attention(const struct oom_gpu *gpu, const struct oom_plan *p)
+{
+	if (oom_engine_core_layers(p))
+		return p->attn != OOM_ATTN_EAGER && gpu && gpu->compute_capability >= TE_FROM;
+	return has_cudnn(gpu, p) && torch_of(p) >= CUDNN_SINCE;
+}
+
 /* Batched products outside of a fused kernel, as a share of large products with weights: heads are 64 to
  * 128 wide, so that the units wait for scores to be written.  One number for all classes, fitted as
  * their shares are (0.08 to 0.40 were tried; README.md). */
@@ -256,8 +286,7 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	}
 	if (oom_engine_core_layers(p))
 		s->batched *= CORE_BATCHED;
-	if (oom_engine_core_layers(p) && p->attn != OOM_ATTN_EAGER && gpu &&
-	    gpu->compute_capability >= TE_FROM)
+	if (cudnn_attention(gpu, p))
 		s->attention *= TE_ATTENTION;
 	bits = oom_engine_of(p)->core_layers && c->from >= TE_NARROW_FROM ? &te_narrower[p->fp8] : &narrower[p->fp8];
 	s->products *= bits->times;

@@ -31,6 +31,9 @@ struct oom_card_class {
 };
 const struct oom_card_class *oom_card_class(const struct oom_gpu *gpu);
 
+/* Whether the version of torch, which nobody named, decides which kernel attention is. */
+bool oom_attention_by_version(const struct oom_gpu *gpu, const struct oom_plan *p);
+
 /* Of a network's data sheet. */
 #define OOM_NETWORK_REACHED 0.75
 /* A card as a step meets it: flops and bytes per second, what can be reached included. */

@@ -45,8 +45,9 @@ static double guess(const struct oom_plan *p, const struct oom_gpu *gpu, enum oo
 	case OOM_TIME_UNPACKING: return 0.4;
 	/* packed samples attend to themselves alone, and how long they are nobody said: from almost nothing to all of it */
 	/* of fused kernels no knob says the version: FlashAttention-2 is about twice as fast as the first on an A100
-	 * (Dao 2023, arXiv:2307.08691, abstract), the third 1.5 to 2 times as fast as it on an H100 (arXiv:2407.08608) */
-	case OOM_TIME_ATTENTION: return p->packing ? 0.7 : p->attn == OOM_ATTN_EAGER ? 0 : 0.3;
+	 * (Dao 2023, arXiv:2307.08691, abstract), the third 1.5 to 2 times as fast as it on an H100 (arXiv:2407.08608); whether
+	 * PyTorch's own is cuDNN's, 2.2 times as fast as older ones, goes by a version that nobody named */
+	case OOM_TIME_ATTENTION: return p->packing ? 0.7 : p->attn == OOM_ATTN_EAGER ? 0 : oom_attention_by_version(gpu, p) ? 0.4 : 0.3;
 	case OOM_TIME_HOST: return 0.6;                 /* nor its memory */
 	case OOM_TIME_BUBBLE: return 0.25;
 	case OOM_TIME_TENSOR:
