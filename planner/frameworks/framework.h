@@ -80,6 +80,8 @@ struct framework {
 	/* Programs are their users' own, which decide what no option says; ones that are known have the fact
 	 * "@known-script". */
 	bool own_scripts;
+	/* Asked only where no other knows the file; its defaults are nobody's. */
+	bool last_resort;
 	/* After the rows; may be NULL. */
 	void (*finish)(struct fw_part *part);
 	/* The config.json of the model that its keys describe in place of a name, owned by the reading, and in *why

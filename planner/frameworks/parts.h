@@ -115,6 +115,8 @@ enum oom_status oom_reading_of_text(struct oom_reading **out, const char *name, 
 /* recognise.c */
 const struct framework *framework_find(const char *name);
 const struct framework *recognise(const struct doc_node *root);
+/* The descriptor that is asked last, for a file that recognise() does not know; NULL: not its either. */
+const struct framework *recognise_at_last(const struct doc_node *root);
 /* OOM_ERR_UNKNOWN with what the file has, and which frameworks there are. */
 enum oom_status not_recognised(const struct doc *doc, struct oom_error *err);
 

@@ -57,6 +57,11 @@ enum oom_status part_recognise(struct fw_part *p, const char *framework, struct 
 		part_follow_script(p);
 	if (!p->fw && !framework)
 		part_follow_called(p);
+	if (!p->fw && !framework) {
+		p->fw = recognise_at_last(p->root);
+		if (p->fw)
+			part_take_script(p);
+	}
 	if (!p->fw && framework)
 		return oom_error_set(err, OOM_ERR_UNKNOWN, "%s: no framework of that name",
 				     framework);

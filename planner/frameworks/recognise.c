@@ -108,17 +108,16 @@ static const struct framework *of_program(const struct doc_node *root)
 	return NULL;
 }
 
-const struct framework *recognise(const struct doc_node *root)
+/* Of the descriptors that are asked first, or of those that are asked last. */
+static const struct framework *best_of(const struct doc_node *root, bool last_resort)
 {
-	const struct framework *best = root && root->kind == DOC_MAP ? of_program(root) : NULL, *fw;
+	const struct framework *best = NULL, *fw;
 	unsigned most = 0;
 
-	if (best)
-		return best;
 	for (size_t i = 0; root && root->kind == DOC_MAP && (fw = framework_at(i)) != NULL; i++) {
 		unsigned n;
 
-		if (!has_one(root, fw->marks) || has_one(root, fw->never))
+		if (fw->last_resort != last_resort || !has_one(root, fw->marks) || has_one(root, fw->never))
 			continue;
 		n = known(fw, root, "");
 		if (n > most) {
@@ -127,6 +126,18 @@ const struct framework *recognise(const struct doc_node *root)
 		}
 	}
 	return best;
+}
+
+const struct framework *recognise(const struct doc_node *root)
+{
+	const struct framework *owner = root && root->kind == DOC_MAP ? of_program(root) : NULL;
+
+	return owner ? owner : best_of(root, false);
+}
+
+const struct framework *recognise_at_last(const struct doc_node *root)
+{
+	return best_of(root, true);
 }
 
 static const char *scalar_text(const struct doc_node *node)

@@ -5,7 +5,7 @@
 	X(llamafactory_v1) X(ms_swift) X(python) X(megatron_lm) X(torchtune) X(torchtitan) X(litgpt) X(llm_foundry) X(verl) \
 	X(openrlhf) X(nemo) \
 	X(gpt_neox) X(automodel) X(nemo_rl) X(llama_cookbook) X(easyr1) \
-	X(fsdp_qlora) X(lightning) X(open_instruct) X(deepspeed_chat) X(task) X(launcher) X(pins) X(requirements)
+	X(fsdp_qlora) X(lightning) X(open_instruct) X(deepspeed_chat) X(own_script) X(task) X(launcher) X(pins) X(requirements)
 #define DECLARE(name) extern const struct framework framework_##name;
 #define ROW(name) &framework_##name,
 FRAMEWORKS(DECLARE)

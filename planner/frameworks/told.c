@@ -221,7 +221,10 @@ static void tell_stranger(struct fw_part *p, const struct doc_node *program)
 		else if (!strcmp(f->knob, "@dtype"))
 			list = and_also(p, list, "precision");
 	}
-	if (*list)
+	if (*list && p->fw->last_resort)
+		add_program(p, program, reading_text(p->reading, "a script of no known framework, read by the names of its options "
+				"alone: nothing says %s, which are guesses; its code may decide these and anything else otherwise", list));
+	else if (*list)
 		add_program(p, program, reading_text(p->reading, "not a program of %s, whose keys it has: %s are what that "
 				"takes by default, this one may take others", p->fw->name, list));
 }
@@ -275,7 +278,7 @@ void part_tell(struct fw_part *p)
 	if (program && program->text && !part_fact(p, "@known-script")) {
 		if (p->fw->own_scripts)
 			tell_script(p, program);
-		else if (p->fw->commands && !is_its_own(p, program->text))
+		else if (p->fw->last_resort || (p->fw->commands && !is_its_own(p, program->text)))
 			tell_stranger(p, program);
 	}
 	if (p->missing_config)

@@ -1,12 +1,3 @@
 #!/bin/bash
-#SBATCH -N 2
-#SBATCH --gres=gpu:a100:4
-#SBATCH -n 1
-torchrun --nnode 2 --nproc-per-node 4 own_train.py \
-	--model_name_or_path some-org/Some-7B \
-	--per_device_train_batch_size 2 \
-	# --per_device_train_batch_size 16 \
-	--fp16 True \
-	`# adapters of the script's own rank` \
-	--lora True \
-	--learning_rate 1e-5
+accelerate launch --mixed_precision bf16 --num_processes 2 tune_own.py --pretrained_model_name_or_path Qwen/Qwen2.5-7B \
+   --train_batch_size 4 --max-length 1024 --lora_rank 8 --lora_alpha 16 --use_8bit_adam --gradient-checkpointing --lr 1e-4
