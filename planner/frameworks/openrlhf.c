@@ -36,7 +36,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("gradient_checkpointing", "grad-ckpt", ON, NULL, "OpenRLHF 0.8"),
 	FW_KEY("ds.attn_implementation", "attn", ATTENTION, NULL, CLI),
 	FW_KEY("attn_implementation", "attn", ATTENTION, NULL, "OpenRLHF 0.9"),
-	FW_KEY("flash_attn", "attn", "true>flash;false>", NULL, "OpenRLHF 0.8"),
+	FW_KEY("flash_attn", "attn", "true>flash;false>eager", NULL, "OpenRLHF 0.8"),
 	FW_KEY("ds.packing_samples", "packing", "true>true;false>false", NULL, CLI),
 	FW_KEY("packing_samples", "packing", "true>true;false>false", NULL, "OpenRLHF 0.8"),
 	{"ds.use_liger_kernel", .note = "Liger's kernels: less than is priced"},
@@ -154,6 +154,23 @@ static void finish_batch(struct fw_part *p, bool ray, bool pairs, bool reward)
 	fw_set_whole(p, "nodes", nodes, fw_key(p, nodes_key) ? nodes_key : NULL, "the actor's nodes");
 }
 
+/* Before 0.8.11 attention was written out unless --flash_attn or packing asked for a kernel (openrlhf/models/actor.py);
+ * since OpenRLHF c250c21 it is flash_attn.  Of the flat options --param_dtype alone is of later releases. */
+static void finish_attention(struct fw_part *p)
+{
+	static const char *const flat[] = {"zero_stage", "pretrain", "micro_train_batch_size", "bf16", NULL};
+	bool is_flat = false;
+
+	for (size_t i = 0; flat[i]; i++)
+		is_flat |= doc_below(fw_root(p), flat[i]) != NULL;
+	if (!*fw_fact(p, "attn") && is_flat && !fw_key(p, "param_dtype") && !fw_fact_is(p, "packing", "true")) {
+		fw_default(p, "attn", "eager", "OpenRLHF up to 0.8.10, without --flash_attn");
+		fw_open(p, "attn", "nothing dates the command: up to 0.8.10 attention is written out without --flash_attn, which is "
+			"taken; later releases take flash_attn, which needs less");
+	}
+	fw_default(p, "attn", "flash", CLI "ds.attn_implementation");
+}
+
 static void finish(struct fw_part *p)
 {
 	static const char *const rings[] = {"ds.ring_attn_size", "ring_attn_size"};
@@ -179,7 +196,7 @@ static void finish(struct fw_part *p)
 	/* DeepSpeedCPUAdam where states are on the host, else FusedAdam */
 	fw_default(p, "optimizer", offload ? "adamw" : "adamw-fused", STRATEGY " create_optimizer");
 	fw_default(p, "grad-ckpt", "none", CLI "gradient_checkpointing_enable");
-	fw_default(p, "attn", "flash", CLI "ds.attn_implementation");
+	finish_attention(p);
 	fw_default(p, "packing", "false", CLI "ds.packing_samples");
 	fw_default(p, "loss", "plain", "openrlhf/models/loss.py");
 }
