@@ -122,6 +122,8 @@ enum oom_status not_recognised(const struct doc *doc, struct oom_error *err);
 
 /* settle.c: what follows from all files together, in r->all. */
 void reading_settle(struct oom_reading *r);
+/* settle_age.c: the part of it that versions decide */
+void reading_settle_age(struct oom_reading *r);
 /* apply.c: the word of a reading ("4-nf4" of base-bits) that is priced with just this ("base-weights=nf4"); NULL: none. */
 const char *reading_word_of(const char *knob, const char *set);
 

@@ -230,70 +230,6 @@ static void settle_fp8(struct oom_reading *r)
 	}
 }
 
-/* "4.35.2": 4035. */
-static long release_of(const char *version)
-{
-	char *dot;
-	const long major = strtol(version, &dot, 10);
-
-	return major * 1000 + (*dot == '.' ? strtol(dot + 1, NULL, 10) : 0);
-}
-
-/* Before 4.36 transformers wrote attention out unless it was asked for flash_attn (modeling_utils.py
- * _autoset_attn_implementation is new in 4.36). */
-static void settle_attention(struct oom_reading *r)
-{
-	const struct fact *version = part_fact(r->all, "transformers"), *attn = part_fact(r->all, "attn");
-	bool takes_models = false;
-
-	for (size_t i = 0; i < r->n_parts; i++)
-		for (const struct fw_row *const *list = r->parts[i]->fw->rows; *list; list++)
-			takes_models |= *list == hf_model_rows;
-	if (takes_models && version && release_of(version->value) < 4036 && attn && !attn->from_file && !strcmp(attn->value, "sdpa"))
-		fw_set(r->all, "attn", "eager", NULL, "transformers before 4.36 has no SDPA");
-}
-
-/* The key of the files that transformers took longest ago; NULL: all are today's. */
-static const struct fw_row *oldest_key(const struct oom_reading *r)
-{
-	const struct fw_row *found = NULL;
-
-	for (size_t i = 0; i < r->n_settings; i++)
-		for (size_t k = 0; k < r->n_parts && r->settings[i].kind != OOM_SETTING_DEFAULT; k++) {
-			const struct oom_setting *s = &r->settings[i];
-			const size_t n = strlen(r->parts[k]->prefix);
-			const struct fw_row *row;
-			bool idle;
-
-			if (strcmp(r->parts[k]->file, s->file) || strncmp(s->key, r->parts[k]->prefix, n))
-				continue;
-			row = framework_row(r->parts[k]->fw, s->key + n, &idle);
-			if (row && row->gone && (!found || release_of(row->gone) < release_of(found->gone)))
-				found = row;
-		}
-	return found;
-}
-
-/* A key that is gone proves an old version; which one nobody says, and attention and losses were others then
- * (models/plan/generations.c; SDPA where nothing is said since transformers 4.36, modeling_utils.py
- * _autoset_attn_implementation). */
-static void settle_age(struct oom_reading *r)
-{
-	static const char *const knobs[] = {"attn", "loss"};
-	const struct fw_row *old = part_fact(r->all, "transformers") ? NULL : oldest_key(r);
-
-	for (size_t i = 0; old && i < sizeof(knobs) / sizeof(knobs[0]); i++) {
-		const struct fact *f = part_fact(r->all, knobs[i]);
-
-		if (!f || f->from_file || f->open)
-			continue;
-		fw_open(r->all, knobs[i],
-			reading_text(r, "%s dates the files before transformers %s, and today's %s is priced: give --transformers; "
-				     "before 4.36 attention was written out (--attn eager)", old->key, old->gone, knobs[i]));
-		return;
-	}
-}
-
 /* Replicas of a sharded model, each over as many cards as it has shards: a plan has one per machine, and as many machines
  * as there are replicas give the same shards.  Where no file says how many cards there are, the fewest that the degrees
  * allow. */
@@ -351,8 +287,7 @@ void reading_settle(struct oom_reading *r)
 	settle_unseen_fsdp(all);
 	settle_adapters(all);
 	settle_checkpoint(all);
-	settle_age(r);
-	settle_attention(r);
+	reading_settle_age(r);
 	settle_precision(all);
 	settle_fp8(r);
 	settle_all_micro(all);
