@@ -36,6 +36,8 @@ static const struct fw_row rows[] = {
 	{"NNODES=", .hook = true, .source = "swift/cli/main.py"},
 	{OOM_ALLOCATOR_VARIABLE "=", .hook = true, .source = "PyTorch CUDA notes"},
 	{OOM_ALLOCATOR_VARIABLE_2_9 "=", .hook = true, .source = "PyTorch CUDA notes"},
+	{"FPS_MAX_FRAMES=", .source = "qwen_vl_utils/vision_process.py",
+	 .note = "at most so many frames of each video, of which the price has none: see --video-frames"},
 	FW_KEY("mixed_precision", "@autocast", "bf16>bf16;fp16>fp16;no>no;fp8>bf16;false>no;true>", NULL,
 	       ACCELERATE ":189"),
 	FW_KEY("gradient_accumulation_steps", "grad-accum", NULL, NULL, ACCELERATE),

@@ -79,6 +79,7 @@ static const struct fw_row rows[] = {
 	{"upcast_layernorm", .note = "norms in fp32: slightly more than is priced"},
 	{"upcast_lmhead_output", .note = "logits in fp32: more than is priced"},
 	{"image_max_pixels", .note = "images: their tokens count as text does; see --images"},
+	{"video_maxlen", .note = "at most so many frames of each video, of which the price has none: see --video-frames"},
 	{"video_max_pixels", .note = "videos: their tokens count as text does; see --images"},
 	{.key = NULL},
 };
@@ -121,7 +122,7 @@ static const char idle[] =
 	"train_dataset train_from_scratch train_on_prompt trust_remote_code use_audio_in_video "
 	"use_dft_loss use_eaft_loss use_fast_tokenizer use_hyper_parallel use_kv_cache "
 	"use_megatron_bridge use_packed_sequences use_reentrant_gc use_rslora use_swanlab "
-	"use_v1_kernels user_tag video_fps video_maxlen video_min_pixels vllm_* warmup_ratio "
+	"use_v1_kernels user_tag video_fps video_min_pixels vllm_* warmup_ratio "
 	"warmup_steps weight_decay";
 
 /* Keys of today's examples that those of 0.9.1 (2024, transformers up to 4.46) did not have. */
