@@ -115,6 +115,8 @@ static const struct {
 	{"hf-trainer", "--eval-new-tokens", "the same"},
 	{"hf-trainer", "--eval-beams", "the same"},
 	{"hf-trainer", "--precision", "of 4-bit weights without adapters"},
+	{"hf-trainer", "--optimizer adamw-loop", "transformers' own AdamW, which the version that is written has no more"},
+	{"python", "--optimizer adamw-loop", "the same"},
 	{"llamafactory", "the model's hub id", "the file names no model"},
 	{"axolotl", "the model's hub id", "the file names no model"},
 	{"ms-swift", "the model's hub id", "the file names no model"},
