@@ -48,6 +48,9 @@ void write_litgpt(struct emission *e, struct emit_text *out);
 /* composer.c */
 void fill_llm_foundry(struct emission *e);
 void write_llm_foundry(struct emission *e, struct emit_text *out);
+/* openrlhf.c */
+void fill_openrlhf(struct emission *e);
+void write_openrlhf(struct emission *e, struct emit_text *out);
 /* megatron.c */
 void fill_megatron(struct emission *e);
 void write_megatron(struct emission *e, struct emit_text *out);

@@ -87,6 +87,12 @@ static const struct emit_cost foundry_costs[] = {
 	{NULL, NULL, NULL, NULL, false},
 };
 
+/* openrlhf/utils/deepspeed/deepspeed.py create_optimizer: FusedAdam, or DeepSpeedCPUAdam on the host */
+static const struct emit_cost rlhf_costs[] = {
+	{"optimizer", "adamw", "adamw-fused", "", true},
+	{NULL, NULL, NULL, NULL, false},
+};
+
 const struct emit_target emit_targets[] = {
 	{{"trl", "TRL's YAML (trl sft --config FILE)", "TRL 1.10, transformers 5.12"},
 	 "trl", "plan.yaml", fill_trl, write_trl, NULL, "# ", "gpus nodes allocator " HOST, "dataset_name", NULL, trl_costs},
@@ -131,6 +137,9 @@ const struct emit_target emit_targets[] = {
 	{{"llm-foundry", "llm-foundry's YAML (composer train.py FILE)", "llm-foundry 0.20"},
 	 "llm-foundry", "plan.yaml", fill_llm_foundry, write_llm_foundry, NULL, "# ", "gpus nodes grad-accum " HOST,
 	 "train_loader.dataset, eval_loader, scheduler, max_duration", NULL, foundry_costs},
+	{{"openrlhf", "OpenRLHF's command line", "OpenRLHF 3c3be62"},
+	 "openrlhf", "plan.sh", fill_openrlhf, write_openrlhf, NULL, "# ", "grad-accum allocator " HOST,
+	 "--data.dataset or --data.prompt_dataset", NULL, rlhf_costs},
 	{{"megatron", "Megatron-LM's arguments", "Megatron-LM core 0.14"},
 	 "megatron-lm", "plan.sh", fill_megatron, write_megatron, NULL, "# ", "gpus nodes allocator grad-accum " HOST,
 	 "the architecture (--num-layers, --hidden-size, ...), tokenizer and data",

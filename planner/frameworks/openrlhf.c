@@ -34,6 +34,10 @@ static const struct fw_row rows[] = {
 	FW_KEY("actor.gradient_checkpointing_enable", "grad-ckpt", ON, NULL, PPO),
 	FW_KEY("model.gradient_checkpointing_enable", "grad-ckpt", ON, NULL, CLI "train_sft.py"),
 	FW_KEY("gradient_checkpointing", "grad-ckpt", ON, NULL, "OpenRLHF 0.8"),
+	FW_KEY("actor.gradient_checkpointing_reentrant", "use-reentrant", "true>true;false>false", "false", PPO),
+	FW_KEY("model.gradient_checkpointing_reentrant", "use-reentrant", "true>true;false>false", NULL, CLI "train_sft.py"),
+	FW_KEY("gradient_checkpointing_use_reentrant", "use-reentrant", "true>true;false>false", NULL, "OpenRLHF 0.8"),
+	FW_KEY("optim", "optimizer", "adam>;muon>muon", NULL, CLI),
 	FW_KEY("ds.attn_implementation", "attn", ATTENTION, NULL, CLI),
 	FW_KEY("attn_implementation", "attn", ATTENTION, NULL, "OpenRLHF 0.9"),
 	FW_KEY("flash_attn", "attn", "true>flash;false>eager", NULL, "OpenRLHF 0.8"),
@@ -59,6 +63,8 @@ static const struct fw_row rows[] = {
 	{"ds.ring_attn_size", .hook = true, .source = CLI}, {"ring_attn_size", .hook = true},
 	{"ds.overlap_comm", "overlap-comm", "true>true;false>false", .source = CLI},
 	{"ds.grad_accum_dtype", "fp32-grad-accum", "fp32>true;bf16>;fp16>", .source = CLI},
+	{"overlap_comm", "overlap-comm", "true>true;false>false", .source = "OpenRLHF 0.8"},
+	{"grad_accum_dtype", "fp32-grad-accum", "fp32>true;bf16>;fp16>", .source = "OpenRLHF 0.8"},
 	{"train.dynamic_batch_enable", .hook = true, .source = PPO},
 	FW_KEY("train.max_tokens_per_gpu", NULL, NULL, NULL, PPO),
 	{"train.enable_ema", .note = "a moving mean of the weights on the host"},
@@ -71,7 +77,7 @@ static const struct fw_row rows[] = {
 	{.key = NULL},
 };
 static const char idle[] =
-	"ckpt* logger* eval* reward* ref* critic* vllm* vllm.tensor_parallel_size rollout* algo* actor* data* model* train* adam* muon* optim "
+	"ckpt* logger* eval* reward* ref* critic* vllm* vllm.tensor_parallel_size rollout* algo* actor* data* model* train* adam* muon* "
 	"ds.enable_sleep ds.use_universal_ckpt ds.deepcompile ds.experts_implementation ds.lora.alpha "
 	"ds.ring_attn_head_stride ds.value_head_prefix lr_scheduler lr_warmup_ratio min_lr_ratio max_norm local_rank "
 	"use_ms* save_path save_steps save_hf* logging_steps eval_steps ckpt_path max_ckpt* max_epochs max_samples "

@@ -134,6 +134,11 @@ static const struct saying sayings[] = {
 	 {"local_batch_size = 8", "pipeline_parallel_microbatch_size = 2"}, ""},
 	{"torchtune", "engine=torchtune precision=bf16 optimizer=adamw grad-ckpt=full ckpt-every=3",
 	 {"enable_activation_checkpointing=False", "ac_mode=selective", "ac_option=3"}, ""},
+	/* openrlhf/cli of 3c3be62 */
+	{"openrlhf", "engine=deepspeed zero=3 gpus=16 nodes=2 precision=bf16 attn=flash optimizer=adamw-fused lora-r=8 "
+	 "lora-targets=q_proj+v_proj micro-batch=2 grad-accum=2 seq-len=512 objective=dpo",
+	 {"deepspeed --num_nodes 2 --num_gpus 8 --module openrlhf.cli.train_dpo", "--ds.lora.target_modules q_proj v_proj",
+	  "--train.batch_size 64"}, ""},
 	/* litgpt/finetune/lora.py, litgpt/args.py */
 	{"litgpt", "precision=bf16 lora-r=16 lora-targets=all-linear lora-dropout=0.05 base-weights=nf4 optimizer=paged-adamw keep-base-inputs=true "
 	 "micro-batch=2 grad-accum=4 seq-len=512",

@@ -71,6 +71,15 @@ static const struct {
 	{fill_torchtitan, "engine=fsdp2 zero=3 gpus=4 micro-batch=2 seq-len=512 precision=amp-bf16 grad-ckpt=full tp=2",
 	 {"training.local_batch_size=2", "training.seq_len=512", "activation_checkpoint.mode=full",
 	  "parallelism.tensor_parallel_degree=2", NULL}},
+	/* openrlhf/cli/train_sft.py, train_ppo_ray.py: parsers of 3c3be62 */
+	{fill_openrlhf, SHARDED "attn=flash packing=true offload-optimizer=cpu",
+	 {"model.model_name_or_path=org/model", "train.micro_batch_size=2", "train.batch_size=64", "data.max_len=512",
+	  "ds.zero_stage=3", "ds.param_dtype=bf16", "ds.attn_implementation=flash_attention_2", "ds.packing_samples=true",
+	  "ds.adam_offload=true", "ds.lora", "actor", NULL}},
+	{fill_openrlhf, ADAPTED "engine=deepspeed zero=2 gpus=16 nodes=2 objective=grpo use-reentrant=true",
+	 {"actor.model_name_or_path=org/model", "actor.gradient_checkpointing_enable=true",
+	  "actor.gradient_checkpointing_reentrant=true", "actor.num_nodes=2", "actor.num_gpus_per_node=8",
+	  "algo.advantage.estimator=group_norm", "ds.lora.rank=16", "model", NULL}},
 	/* litgpt/finetune/lora.py, litgpt/args.py */
 	{fill_litgpt, ADAPTED, {"checkpoint_dir=checkpoints/org/model", "lora_r=16", "lora_query=true", "lora_key=false",
 				"train.micro_batch_size=2", "train.global_batch_size=16", "devices=1", "quantize", NULL}},

@@ -118,6 +118,8 @@ static const struct {
 	{"hf-trainer", "--optimizer adamw-loop", "transformers' own AdamW, which the version that is written has no more"},
 	{"python", "--optimizer adamw-loop", "the same"},
 	{"llamafactory", "the model's hub id", "the file names no model"},
+	{"openrlhf", "--objective simpo", "a program of somebody's own"},
+	{"openrlhf", "the model's hub id", "the file names no model"},
 	{"axolotl", "the model's hub id", "the file names no model"},
 	{"ms-swift", "the model's hub id", "the file names no model"},
 	{"ms-swift", "--lora-targets", "swift 2 took PEFT's own for a model, later ones take every layer"},
