@@ -121,7 +121,7 @@ oom_choice_fn oom_color_choice, oom_allow_choice, oom_objective_choice;
 	{.name = "emit", .kind = OOM_OPTION_LIST, .offset = offsetof(struct oom_job, emit), \
 	 .metavar = "FORMAT[:FILE]", \
 	 .summary = "write the plan as trl, trainer, python, accelerate, deepspeed, axolotl, llamafactory, ms-swift, " \
-		    "torchtune, torchtitan, litgpt, llm-foundry, openrlhf, megatron, torchrun, slurm, skypilot or dstack, or the changes as a " \
+		    "torchtune, torchtitan, litgpt, llm-foundry, openrlhf, verl, megatron, torchrun, slurm, skypilot or dstack, or the changes as a " \
 		    "patch of the files of --from; without FILE in place of the report"}, \
 	{.name = "strict", .kind = OOM_OPTION_FLAG, .offset = offsetof(struct oom_job, strict), \
 	 .summary = "what a format of --emit cannot say is an error, not a comment in the file"}, \

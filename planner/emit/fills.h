@@ -51,6 +51,9 @@ void write_llm_foundry(struct emission *e, struct emit_text *out);
 /* openrlhf.c */
 void fill_openrlhf(struct emission *e);
 void write_openrlhf(struct emission *e, struct emit_text *out);
+/* verl.c */
+void fill_verl(struct emission *e);
+void write_verl(struct emission *e, struct emit_text *out);
 /* megatron.c */
 void fill_megatron(struct emission *e);
 void write_megatron(struct emission *e, struct emit_text *out);

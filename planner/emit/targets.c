@@ -93,6 +93,15 @@ static const struct emit_cost rlhf_costs[] = {
 	{NULL, NULL, NULL, NULL, false},
 };
 
+/* verl/workers load models with flash_attention_2; Megatron-core steps with its fused Adam */
+static const struct emit_cost verl_costs[] = {
+	{"attn", "sdpa", "flash", "", true},
+	{"attn", "eager", "flash", "", true},
+	{"optimizer", "adamw-fused", "adamw", " (torch.optim.AdamW steps with foreach: more than was priced)", false},
+	{"optimizer", "adamw", "adamw-fused", "", true},
+	{NULL, NULL, NULL, NULL, false},
+};
+
 const struct emit_target emit_targets[] = {
 	{{"trl", "TRL's YAML (trl sft --config FILE)", "TRL 1.10, transformers 5.12"},
 	 "trl", "plan.yaml", fill_trl, write_trl, NULL, "# ", "gpus nodes allocator " HOST, "dataset_name", NULL, trl_costs},
@@ -140,6 +149,9 @@ const struct emit_target emit_targets[] = {
 	{{"openrlhf", "OpenRLHF's command line", "OpenRLHF 3c3be62"},
 	 "openrlhf", "plan.sh", fill_openrlhf, write_openrlhf, NULL, "# ", "grad-accum allocator " HOST,
 	 "--data.dataset or --data.prompt_dataset", NULL, rlhf_costs},
+	{{"verl", "verl's overrides (main_ppo, fsdp_sft_trainer)", "verl b178a3c"},
+	 "verl", "plan.sh", fill_verl, write_verl, NULL, "# ", "grad-accum allocator " HOST,
+	 "data.train_files, data.val_files, data.train_batch_size of prompts, the rollout engine's share of the cards", NULL, verl_costs},
 	{{"megatron", "Megatron-LM's arguments", "Megatron-LM core 0.14"},
 	 "megatron-lm", "plan.sh", fill_megatron, write_megatron, NULL, "# ", "gpus nodes allocator grad-accum " HOST,
 	 "the architecture (--num-layers, --hidden-size, ...), tokenizer and data",

@@ -80,6 +80,18 @@ static const struct {
 	 {"actor.model_name_or_path=org/model", "actor.gradient_checkpointing_enable=true",
 	  "actor.gradient_checkpointing_reentrant=true", "actor.num_nodes=2", "actor.num_gpus_per_node=8",
 	  "algo.advantage.estimator=group_norm", "ds.lora.rank=16", "model", NULL}},
+	/* verl/trainer/config: ppo_trainer.yaml, actor/actor.yaml, engine/fsdp.yaml, engine/megatron.yaml, sft_trainer.yaml */
+	{fill_verl, ADAPTED "engine=fsdp2 zero=2 gpus=16 nodes=2 objective=grpo completion-len=128",
+	 {"algorithm.adv_estimator=grpo", "actor_rollout_ref.model.path=org/model", "actor_rollout_ref.actor.strategy=fsdp2",
+	  "actor_rollout_ref.actor.ppo_mini_batch_size=32", "actor_rollout_ref.rollout.n=8", "data.max_prompt_length=384",
+	  "actor_rollout_ref.actor.fsdp_config.reshard_after_forward=false", "trainer.n_gpus_per_node=8", "model", NULL}},
+	{fill_verl, ADAPTED "engine=fsdp2 zero=3 gpus=4",
+	 {"model.partial_pretrain=org/model", "model.strategy=fsdp2", "data.train_batch_size=64", "data.max_length=512",
+	  "model.lora_rank=16", "actor_rollout_ref", NULL}},
+	{fill_verl, "engine=megatron zero=1 gpus=16 nodes=2 tp=4 sp=true pp=2 pp-last-layers=7 precision=bf16 grad-ckpt=full objective=ppo",
+	 {"actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4",
+	  "actor_rollout_ref.actor.megatron.override_transformer_config.num_layers_in_last_pipeline_stage=7",
+	  "actor_rollout_ref.actor.megatron.override_transformer_config.recompute_method=uniform", NULL}},
 	/* litgpt/finetune/lora.py, litgpt/args.py */
 	{fill_litgpt, ADAPTED, {"checkpoint_dir=checkpoints/org/model", "lora_r=16", "lora_query=true", "lora_key=false",
 				"train.micro_batch_size=2", "train.global_batch_size=16", "devices=1", "quantize", NULL}},
