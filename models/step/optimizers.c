@@ -300,6 +300,14 @@ bool oom_optimizer_in_blocks(const struct oom_optimizer *o)
 	return false;
 }
 
+bool oom_optimizer_by_element(const struct oom_optimizer *o)
+{
+	for (size_t i = 0; i < o->n_slots; i++)
+		if (o->slots[i].of != OOM_OF_ALL || (o->slots[i].extent != OOM_PER_ELEMENT && o->slots[i].extent != OOM_PER_TENSOR))
+			return false;
+	return true;
+}
+
 bool oom_optimizer_of_whole_matrices(const struct oom_optimizer *o)
 {
 	for (size_t i = 0; i < o->n_slots; i++)

@@ -120,6 +120,8 @@ const struct oom_choice *oom_optimizer_choice(size_t i);
 
 /* Whether its states are kept in blocks that have a scale each. */
 bool oom_optimizer_in_blocks(const struct oom_optimizer *o);
+/* Whether every tensor has states by its elements alone, whatever its shape. */
+bool oom_optimizer_by_element(const struct oom_optimizer *o);
 /* Whether states belong to a matrix as a whole (its factors, its projection), so that they are not in proportion to
  * its rows. */
 bool oom_optimizer_of_whole_matrices(const struct oom_optimizer *o);

@@ -148,7 +148,64 @@ static const struct oom_param *parts_of(struct playing *g, size_t *n)
 	return g->p->parts;
 }
 
-/* The optimizer's own play, into this allocator; a flat partition's temporary is one block. */
+/* zero_grad, parameter by parameter, then what passes keep of gradients. */
+static void give_up_grads(struct playing *g)
+{
+	const struct oom_tape *t = g->v->tape;
+
+	for (size_t i = 0; i < t->n_params; i++) {
+		const int32_t row = t->params[i].grad;
+
+		if (row < 0 || g->p->grad[row] < 0)
+			continue;
+		oom_free(playing_allocator(g), g->p->grad[row]);
+		g->p->grad[row] = -1;
+	}
+	for (size_t row = 0; row < t->n_rows; row++) {
+		if (g->p->grad[row] < 0)
+			continue;
+		oom_free(playing_allocator(g), g->p->grad[row]);
+		g->p->grad[row] = -1;
+	}
+}
+
+static void step_with(const struct oom_optimizer *o, const struct oom_stepped *s, struct oom_sink *sink)
+{
+	if (o->update)
+		o->update(o, s, sink);
+	else
+		oom_update_in_place(o, s, sink);
+}
+
+/* A flat partition, a sub-group after the other: each is one tensor to the optimizer. */
+static void update_flat(struct playing *g, const struct oom_optimizer *o)
+{
+	const struct oom_flat *f = &g->s->flat;
+	struct oom_replay *a = playing_allocator(g);
+	struct oom_sink sink = {.put = put, .drop = drop, .ctx = a};
+
+	for (uint64_t done = 0; done < f->part && !a->failed; done += f->group) {
+		const uint64_t n = f->part - done < f->group ? f->part - done : f->group;
+		const struct oom_param one = {.name = "flat partition", .elems = n, .count = 1, .dt = OOM_F32, .trainable = true};
+		const struct oom_stepped s = {.p = &one, .n = 1, .first = g->first};
+		int32_t joined = f->joined ? oom_allocate(a, n * f->joined) : -1;
+		const int32_t cast = f->cast ? oom_allocate(a, n * f->cast) : -1;
+
+		if (cast >= 0) {
+			oom_free(a, joined);
+			joined = -1;
+		}
+		if (f->leave)
+			give_up_grads(g);
+		step_with(o, &s, &sink);
+		oom_free(a, joined);
+		oom_free(a, cast);
+	}
+	a->failed |= sink.failed;
+	oom_sink_release(&sink);
+}
+
+/* The optimizer's own play, into this allocator; where it is not known of a flat partition, its temporary is one block. */
 static void update(struct playing *g)
 {
 	const struct oom_holding *state = &g->s->hold[OOM_HOLD_STATE];
@@ -158,6 +215,10 @@ static void update(struct playing *g)
 
 	if (state->place != OOM_ON_GPU)
 		return;
+	if (state->pieces == OOM_PER_FLAT_STATE) {
+		update_flat(g, o);
+		return;
+	}
 	if (state->pieces == OOM_IN_ONE) {
 		oom_free(playing_allocator(g), g->s->temps[0] ? oom_allocate(playing_allocator(g), g->s->temps[0]) : -1);
 		return;
@@ -172,10 +233,7 @@ static void update(struct playing *g)
 		return;
 	}
 	s.p = parts_of(g, &s.n);
-	if (o->update)
-		o->update(o, &s, &sink);
-	else
-		oom_update_in_place(o, &s, &sink);
+	step_with(o, &s, &sink);
 	playing_allocator(g)->failed |= sink.failed;
 	oom_sink_release(&sink);
 }
@@ -204,27 +262,6 @@ static void move_mean(struct playing *g)
 		oom_sink_give(&sink, (int32_t)--sink.n);
 	playing_allocator(g)->failed |= sink.failed;
 	oom_sink_release(&sink);
-}
-
-/* zero_grad, parameter by parameter, then what passes keep of gradients. */
-static void give_up_grads(struct playing *g)
-{
-	const struct oom_tape *t = g->v->tape;
-
-	for (size_t i = 0; i < t->n_params; i++) {
-		const int32_t row = t->params[i].grad;
-
-		if (row < 0 || g->p->grad[row] < 0)
-			continue;
-		oom_free(playing_allocator(g), g->p->grad[row]);
-		g->p->grad[row] = -1;
-	}
-	for (size_t row = 0; row < t->n_rows; row++) {
-		if (g->p->grad[row] < 0)
-			continue;
-		oom_free(playing_allocator(g), g->p->grad[row]);
-		g->p->grad[row] = -1;
-	}
 }
 
 /* Where everything lies: equal marks, and the same events do the same again. */
@@ -282,7 +319,7 @@ static void training_step(struct playing *g)
 		micro_batch(g, again);
 	}
 	oom_playing_go(g, OOM_AT_STEP);
-	if (g->s->grads_leave)
+	if (g->s->grads_leave && !g->s->flat.leave)
 		give_up_grads(g);
 	oom_playing_come(g, OOM_AT_STEP);
 	update(g);

@@ -338,7 +338,8 @@ static void take(struct playing *g, size_t i)
 	case OOM_PER_UNIT: wrap(g, h, true); break;
 	case OOM_PER_INPUT: batch(g); break;
 	case OOM_PER_GATHER: g->held[i] = oom_playing_gathered(g, h->bytes); break;
-	case OOM_PER_STATE: break;              /* the update makes them */
+	case OOM_PER_STATE:
+	case OOM_PER_FLAT_STATE: break;         /* the update makes them */
 	case OOM_IN_ONE: g->held[i] = oom_allocate(playing_allocator(g), h->bytes); break;
 	}
 }

@@ -33,6 +33,7 @@ enum oom_pieces {
 	OOM_PER_PARAM,          /* one per parameter */
 	OOM_PER_UNIT,           /* one per layer, whose parameters have been joined (FSDP1) */
 	OOM_PER_STATE,          /* one per optimizer state, as the update makes it */
+	OOM_PER_FLAT_STATE,     /* the same of a flat partition's */
 	OOM_PER_TRAINED,        /* one per trained parameter */
 	OOM_PER_BESIDE,         /* one per parameter of models beside the trained one, then the rest */
 	OOM_PER_INPUT,          /* one each for ids, labels and mask */
@@ -103,6 +104,13 @@ struct oom_schedule {
 		bool at_once;
 		bool part;              /* the mean is sharded: this rank has its part of every tensor */
 	} mean;
+	/* ZeRO's flat partition: elements of the rank's part and of what the optimizer is given at a time, and the bytes of
+	 * an element in which its gradients are joined and then cast; 0: they are not */
+	struct oom_flat {
+		uint64_t part, group;
+		uint8_t joined, cast;
+		bool leave;             /* the gradients are given up once they are cast, before the states come */
+	} flat;
 	uint64_t temps[2];              /* temporaries of the first and of later optimizer steps; 0 if not on the card */
 	bool accumulates;               /* later micro-batches find gradients of the first */
 	/* gradients outlive the step as zeros, to which the next backward pass adds */

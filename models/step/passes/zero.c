@@ -232,6 +232,8 @@ static uint64_t of_optimizer(const struct oom_schedule *s, const struct oom_plan
 
 /* contiguous_gradients: a bucket of reduce_bucket_size elements, two with overlap_comm (oom_ranks_of)
  * (stage_1_and_2.py setup_buckets; stage3.py __ipg_bucket_flat_buffer, one). */
+enum { MOST_GROUPS = 1024 };   /* sub-groups played one by one */
+
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
 	const uint64_t part = oom_part_of(s->in.trainable, s->ranks), w = s->in.half ? 2 : 4,
@@ -239,7 +241,17 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 						    part;
 
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(s->in.master_state->rounded, s->ranks);
-	s->hold[OOM_HOLD_STATE].pieces = OOM_IN_ONE;    /* over flat partitions */
+	s->hold[OOM_HOLD_STATE].pieces = OOM_IN_ONE;
+	/* over flat partitions, one sub-group at a time, whose gradients are joined and cast before (stage3.py step,
+	 * _prepare_sub_group; stage_1_and_2.py step) */
+	if (group && part / group < MOST_GROUPS && oom_optimizer_by_element(oom_optimizer_at((size_t)p->optimizer))) {
+		s->hold[OOM_HOLD_STATE].pieces = OOM_PER_FLAT_STATE;
+		s->flat = (struct oom_flat){.part = part, .group = group, .leave = p->zero_stage < 3};
+		if (!flat_fp32(p)) {
+			s->flat.joined = (uint8_t)w;
+			s->flat.cast = w < 4 ? 4 : 0;
+		}
+	}
 	s->hold[OOM_HOLD_MASTER].bytes = 4 * part;
 	for (int i = 0; i < 2; i++)     /* the step's gradient is a view of the buffer, where there is one */
 		s->temps[i] = (flat_fp32(p) ? 0 : 4 * group) + of_optimizer(s, p, group, i);
