@@ -104,7 +104,7 @@ static struct oom_val in_lines(struct oom_frame *f, struct oom_emit *e, const st
 	const uint16_t all = oom_len_const(t, e->m_images, frames);
 	struct oom_val mask = oom_name(f, oom_new(t, "padded_mask", all, D(1), OOM_I64));
 
-	x = oom_op_unary(t, OOM_GELU, oom_op_conv1d(t, "conv1", x, &conv1, all));
+	x = oom_op_unary(t, OOM_GELU, oom_hooked(t, oom_op_conv1d(t, "conv1", x, &conv1, all)));
 	x = oom_name(f, oom_op_mul(t, x, mask));
 	return oom_rename(f, x, oom_op_unary(t, OOM_GELU, oom_op_conv1d(t, "conv2", x, &conv2, e->m_tokens)));
 }
@@ -122,6 +122,7 @@ static struct oom_val in_planes(struct oom_frame *f, struct oom_emit *e, const s
 		columns = half(columns);
 		x = oom_op_conv_square(t, names[i], x, i ? c.n : 1, 3, true,
 				       oom_len_const(t, oom_len_const(t, e->m_images, columns), rows), c);
+		x = i ? x : oom_hooked(t, x);
 		x = oom_name(f, oom_op_unary(t, OOM_GELU, x));
 	}
 	x = oom_op_copy(t, "contiguous", oom_op_copy(t, "cat", x));

@@ -93,7 +93,10 @@ static struct oom_val stem(struct oom_frame *f, struct oom_emit *e, const struct
 		t->pixels += h->windows * h->mels * 2 * h->positions;
 		t->pixel_mask += h->masked ? h->windows * 2 * h->positions : 0;
 	}
-	x = oom_op_unary(t, OOM_GELU, oom_op_conv1d(t, "conv1", x, &conv1, frames));
+	x = oom_op_conv1d(t, "conv1", x, &conv1, frames);
+	if (!h->turned)                         /* GLM-ASR's class names no input embeddings */
+		x = oom_hooked(t, x);
+	x = oom_op_unary(t, OOM_GELU, x);
 	x = oom_op_unary(t, OOM_GELU, oom_op_conv1d(t, "conv2", x, &conv2, e->m_tokens));
 	if (h->turned) {                        /* inv_freq and original_inv_freq */
 		oom_buffer(t, h->turned / 2, OOM_F32);
