@@ -157,7 +157,7 @@ static const struct {
 	const char *formula, *source;
 	void (*inputs)(const struct facts *f);
 } parts[OOM_TIME_PART_COUNT] = {
-	[OOM_TIME_PRODUCTS] = {"(flops + 2 x written x lead + depths x units x 128 x 128) / min(share of the peak, watts fed), beside the weights read",
+	[OOM_TIME_PRODUCTS] = {"(flops + 2 x written x lead + depths x units x 128 x 128) / min(share of the peak, watts fed) or 0.83 of products measured alone, beside the weights read",
 			       "2 x in x out per row; shares fitted to data/throughput.csv (cards.c)", products},
 	[OOM_TIME_ATTENTION] = {"flops x (1 + 384 / keys) / share of the products' speed; backward 2.5 of the forward",
 				"arXiv:2205.14135, appendix B; share fitted to data/throughput.csv", attention},
