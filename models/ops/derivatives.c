@@ -31,6 +31,8 @@ static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	const uint64_t w = oom_needs_grad(n, 1) ? n->edge[1].width : 0;
 	const bool first = n->added;
+	/* a compiled graph has no views of what it makes */
+	const bool views = t->plan->view_sums && !t->plan->compile;
 	/* in fp8: the gradient of the result, and the weight or the input that it meets */
 	struct grad narrow[2] = {{.sto = -1}, {.sto = -1}};
 
@@ -53,7 +55,7 @@ static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
 			/* the weight's comes through t(), the input's through view() to its sequences: the views hold the products,
 			 * whose storages have two owners (torch/csrc/autograd/variable.h, ViewInfo).  A weight that its layer runs again
 			 * and again is one matrix, and left out: repeated layers are recorded once */
-			g[i].gaps = t->plan->view_sums && (i == 0 || !t->in_layer);
+			g[i].gaps = views && (i == 0 || !t->in_layer);
 		}
 	for (int i = 0; i < 2; i++)
 		oom_unref(t, narrow[i].sto);
