@@ -1,14 +1,11 @@
 /* Derivatives of arithmetic, products, norms and views, and the table of all. */
 #include "derivatives.h"
 
-struct grad oom_grad_fresh(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
-			 uint8_t dt, bool perm)
+struct grad oom_grad_fresh(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, uint8_t dt, bool perm)
 {
-	struct oom_val v = oom_new(t, name, mono, (struct oom_dim){width, NULL},
-				   (enum oom_dtype)dt);
+	struct oom_val v = oom_new(t, name, mono, (struct oom_dim){width, NULL}, (enum oom_dtype)dt);
 
-	return (struct grad){
-		.sto = v.sto, .mono = mono, .width = width, .dt = dt, .perm = perm, .given = true};
+	return (struct grad){.sto = v.sto, .mono = mono, .width = width, .dt = dt, .perm = perm, .given = true};
 }
 
 struct grad oom_grad_for_edge(struct oom_tape *t, const struct oom_node *n, int i, uint8_t dt)
@@ -31,7 +28,9 @@ static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	const uint64_t w = oom_needs_grad(n, 1) ? n->edge[1].width : 0;
 	const bool first = n->added;
-	/* a compiled graph has no views of what it makes */
+	/* The input's gradient comes through view(), the weight's through t(): views hold the products, whose storages have two
+	 * owners (torch/csrc/autograd/variable.h, ViewInfo).  Compiled graphs have none; of a weight that its layer runs again it
+	 * is one matrix, and left out: repeated layers are recorded once. */
 	const bool views = t->plan->view_sums && !t->plan->compile;
 	/* in fp8: the gradient of the result, and the weight or the input that it meets */
 	struct grad narrow[2] = {{.sto = -1}, {.sto = -1}};
@@ -52,9 +51,6 @@ static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	for (int i = 0; i < 2; i++)
 		if (oom_needs_grad(n, i)) {
 			oom_of_cublas(t, g[i].sto);
-			/* the weight's comes through t(), the input's through view() to its sequences: the views hold the products,
-			 * whose storages have two owners (torch/csrc/autograd/variable.h, ViewInfo).  A weight that its layer runs again
-			 * and again is one matrix, and left out: repeated layers are recorded once */
 			g[i].gaps = views && (i == 0 || !t->in_layer);
 		}
 	for (int i = 0; i < 2; i++)
@@ -67,8 +63,7 @@ static void conv(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	for (int i = 0; i < 3; i++)
 		if (oom_needs_grad(n, i))
-			g[i] = oom_grad_fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt,
-				     i == 1 && n->turned);
+			g[i] = oom_grad_fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, i == 1 && n->turned);
 }
 
 /* MatMul4Bit.backward, MatMul8bitLt.backward (bitsandbytes/autograd/_functions.py) */
@@ -141,8 +136,7 @@ static void div(struct oom_tape *t, struct oom_node *n, struct grad *g)
 		int32_t term[3];
 
 		for (int i = 0; i < 3; i++)
-			term[i] = oom_grad_fresh(t, n->name, n->mono, n->width, i < 2 ? wide : n->dt,
-						 false).sto;
+			term[i] = oom_grad_fresh(t, n->name, n->mono, n->width, i < 2 ? wide : n->dt, false).sto;
 		g[1] = oom_grad_fresh(t, n->name, n->mono, n->width, wide, false);
 		for (int i = 0; i < 3; i++)
 			oom_unref(t, term[i]);
@@ -218,8 +212,7 @@ static void embedding(struct oom_tape *t, struct oom_node *n, struct grad *g)
 		s[k++] = oom_scratch_hold(t, "sort scratch", OOM_MONO_ONE, 512, OOM_I64);
 		for (int i = 0; i < 4; i++)
 			s[k++] = oom_scratch_hold(t, "segments", m, w, OOM_I64);
-		s[k++] = oom_scratch_hold(t, "partial sums", n->mono,
-					  n->width + (t->plan->sum_buffers ? n->width / 10 : 0), OOM_F32);
+		s[k++] = oom_scratch_hold(t, "partial sums", n->mono, n->width + (t->plan->sum_buffers ? n->width / 10 : 0), OOM_F32);
 	}
 	for (int i = 0; i < k; i++)
 		oom_drop(t, s[i]);

@@ -390,8 +390,7 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 			pick = g;
 	}
 	if (differ)
-		return oom_error_set(err, OOM_ERR_UNKNOWN, "\"%s\" names cards of different memory sizes: %s; say which", word,
-				     names);
+		return oom_error_set(err, OOM_ERR_UNKNOWN, "\"%s\" names cards of different memory sizes: %s; say which", word, names);
 	if (found > 1 && note)
 		snprintf(note, 256, "\"%s\" may be %s: the smaller reported capacity is used (%s)", word, names, pick->name);
 	else if (note)
