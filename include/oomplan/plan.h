@@ -189,6 +189,7 @@ struct oom_plan {
 	int64_t rank0_contexts;     /* 1 = GPU 0 holds a CUDA context of every process of its node */
 	/* DeepSpeed, in elements; OOM_COUNT_AUTO = what transformers fills in for "auto" */
 	int64_t overlap_comm;       /* enum oom_overlap */
+	int64_t early_states;       /* 1 = DeepSpeed makes the optimizer's states with its engine, before the first step */
 	int64_t reduce_bucket, max_live_params, prefetch_bucket, persistence, sub_group_size;
 	/* host */
 	int64_t dataloader_workers, prefetch_factor;

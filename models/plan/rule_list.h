@@ -264,6 +264,8 @@
  "reduce-bucket-size is DeepSpeed's: --engine deepspeed"},
 {ABOVE(overlap_comm, 0), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
  "overlap-comm is DeepSpeed's: --engine deepspeed"},
+{ABOVE(early_states, 0), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
+ "early-states is DeepSpeed's: --engine deepspeed"},
 {IS_NOT(max_live_params, OOM_DEFAULT_MAX_LIVE), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
  "max-live-parameters is DeepSpeed's: --engine deepspeed"},
 {IS_NOT(prefetch_bucket, OOM_DEFAULT_PREFETCH), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),

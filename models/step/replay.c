@@ -178,7 +178,7 @@ static void step_with(const struct oom_optimizer *o, const struct oom_stepped *s
 }
 
 /* A flat partition, a sub-group after the other: each is one tensor to the optimizer. */
-static void update_flat(struct playing *g, const struct oom_optimizer *o)
+static void update_flat(struct playing *g, const struct oom_optimizer *o, bool first)
 {
 	const struct oom_flat *f = &g->s->flat;
 	struct oom_replay *a = playing_allocator(g);
@@ -187,7 +187,7 @@ static void update_flat(struct playing *g, const struct oom_optimizer *o)
 	for (uint64_t done = 0; done < f->part && !a->failed; done += f->group) {
 		const uint64_t n = f->part - done < f->group ? f->part - done : f->group;
 		const struct oom_param one = {.name = "flat partition", .elems = n, .count = 1, .dt = OOM_F32, .trainable = true};
-		const struct oom_stepped s = {.p = &one, .n = 1, .first = g->first};
+		const struct oom_stepped s = {.p = &one, .n = 1, .first = first};
 		int32_t joined = f->joined ? oom_allocate(a, n * f->joined) : -1;
 		const int32_t cast = f->cast ? oom_allocate(a, n * f->cast) : -1;
 
@@ -205,6 +205,15 @@ static void update_flat(struct playing *g, const struct oom_optimizer *o)
 	oom_sink_release(&sink);
 }
 
+/* Older DeepSpeed makes the states with the engine, by a step whose gradients are zeros. */
+static void make_early(struct playing *g)
+{
+	const struct oom_holding *state = &g->s->hold[OOM_HOLD_STATE];
+
+	if (state->place == OOM_ON_GPU && state->pieces == OOM_PER_FLAT_STATE && state->from == OOM_AT_START)
+		update_flat(g, oom_optimizer_at((size_t)g->plan->optimizer), true);
+}
+
 /* The optimizer's own play, into this allocator; where it is not known of a flat partition, its temporary is one block. */
 static void update(struct playing *g)
 {
@@ -216,7 +225,7 @@ static void update(struct playing *g)
 	if (state->place != OOM_ON_GPU)
 		return;
 	if (state->pieces == OOM_PER_FLAT_STATE) {
-		update_flat(g, o);
+		update_flat(g, o, g->first && state->from != OOM_AT_START);
 		return;
 	}
 	if (state->pieces == OOM_IN_ONE) {
@@ -362,6 +371,7 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 	oom_playing_come(&g, OOM_AT_LOAD);
 	oom_playing_loaded(&g);
 	oom_playing_come(&g, OOM_AT_START);
+	make_early(&g);
 	for (int step = 0; step < 2 && !p->allocator.failed; step++) {
 		g.first = !step;
 		training_step(&g);

@@ -105,6 +105,30 @@ static void frozen_weights_under_fsdp2(void **state)
 	assert_int_equal(then.peak[OOM_PHASE_LOAD], now.peak[OOM_PHASE_LOAD]);
 }
 
+/* Until 0.14.1 every stage of ZeRO stepped the optimizer once while its engine was made (deepspeedai/DeepSpeed#5104): two fp32
+ * states of the rank's part are there in the first forward pass. */
+static void states_before_the_first_step(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval now, then;
+
+	(void)state;
+	p.precision = OOM_BF16;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.gpus = 4;
+	p.zero_stage = 3;
+	p.micro_batch = 1;
+	p.seq_len = 256;
+	p.deepspeed = OOM_VERSION(0, 14);
+	now = must(MISTRAL(2), &p);
+	p.deepspeed = OOM_VERSION(0, 13);
+	then = must(MISTRAL(2), &p);
+	/* the partition is of whole blocks */
+	assert_in_range(then.peak[OOM_PHASE_FWD1] - now.peak[OOM_PHASE_FWD1], 2 * 4 * now.total_params / 4,
+			2 * 4 * now.total_params / 4 + 4096);
+	assert_int_equal(then.peak[OOM_PHASE_FWD2], now.peak[OOM_PHASE_FWD2]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -112,6 +136,7 @@ int main(void)
 		cmocka_unit_test(heads_of_t5),
 		cmocka_unit_test(adapters_before_011),
 		cmocka_unit_test(frozen_weights_under_fsdp2),
+		cmocka_unit_test(states_before_the_first_step),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

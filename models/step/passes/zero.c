@@ -242,6 +242,8 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 
 	s->hold[OOM_HOLD_STATE].bytes = oom_part_of(s->in.master_state->rounded, s->ranks);
 	s->hold[OOM_HOLD_STATE].pieces = OOM_IN_ONE;
+	if (p->early_states)
+		s->hold[OOM_HOLD_STATE].from = OOM_AT_START;
 	/* over flat partitions, one sub-group at a time, whose gradients are joined and cast before (stage3.py step,
 	 * _prepare_sub_group; stage_1_and_2.py step) */
 	if (group && part / group < MOST_GROUPS && oom_optimizer_by_element(oom_optimizer_at((size_t)p->optimizer))) {
