@@ -6,8 +6,9 @@
  * _MOE_TARGET_MODULE_MAPPING, with the families of transformers 5.12, conversion_mapping.py,
  * _MODEL_TO_CONVERSION_PATTERN) and wraps them (tuners/lora/layer.py, ParamWrapper): the whole of B
  * A is formed in fp32, scaled, cast and added to the weight in every call, and that sum is what
- * autograd saves.  Gate and up are one tensor and get twice the rank.  All other types: PEFT adapts
- * their nn.Linear modules only, and the experts not at all.
+ * autograd saves.  Gate and up are one tensor and get twice the rank.  All other types, among them most
+ * compositions around such a text model (Qwen3-VL-MoE, InternVL): PEFT adapts their nn.Linear modules only,
+ * and the experts not at all.
  *
  *   E experts, o output and i input width of one, r rank (of the adapter, or twice that) */
 #include <string.h>

@@ -115,7 +115,8 @@ static const char *const qwen2_moe_like[] = {
 	"afmoe",	"deepseek_v2", "deepseek_v3",	"deepseek_v32", "dots1",
 	"ernie4_5_moe", "glm4_moe",    "glm4_moe_lite", "glm_moe_dsa",	"longcat_flash",
 	"solar_open",	"mellum",      "qwen3_moe",	"qwen3_next",	"hunyuan_v1_moe",
-	"flex_olmo",	"olmoe",       "exaone_moe",	"cohere2_moe",	NULL};
+	"flex_olmo",	"olmoe",       "exaone_moe",	"cohere2_moe",
+	"glm4v_moe",	"qwen3_omni_moe", "qwen3_omni_moe_thinker", NULL};
 
 static bool one_of(const char *const *list, const char *word)
 {
@@ -138,9 +139,12 @@ uint64_t oom_lora_stacked_rank(const struct oom_tape *t)
 
 enum oom_lora_words oom_lora_words(const struct oom_tape *t)
 {
-	return one_of(mixtral_like, t->arch->model_type)   ? OOM_LORA_MIXTRAL :
-	       one_of(qwen2_moe_like, t->arch->model_type) ? OOM_LORA_QWEN2_MOE :
-							     OOM_LORA_PLAIN;
+	/* PEFT asks for model.config.model_type: a composition's own, whatever its text model is */
+	const char *type = t->arch->vlm ? t->arch->config_type : t->arch->model_type;
+
+	return one_of(mixtral_like, type)   ? OOM_LORA_MIXTRAL :
+	       one_of(qwen2_moe_like, type) ? OOM_LORA_QWEN2_MOE :
+					      OOM_LORA_PLAIN;
 }
 
 bool oom_lora_translated(const struct oom_tape *t, const char *word)

@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""Measures steps of vision-language models with LoRA whose text has experts, as tests/accuracy/images_adapted.csv holds them.
+
+    measure_images_adapted.py ORACLE OUT.csv CONFIGS [TYPE ...]
+"""
+import measure_images as images
+from image_batches import IMAGE, PATCH, SIDE, flat
+
+HALF = dict(precision="bf16-amp", attn="sdpa", micro_batch=2, lora_r=8, lora_targets="all-linear")
+STEPS = (HALF, dict(HALF, precision="bf16", qlora=True, lora_r=4), dict(HALF, grad_ckpt=True),
+         dict(HALF, grad_ckpt=True, lora_targets="gate_proj+up_proj+down_proj+q_proj"))
+
+
+def sparse():
+    images.model("internvl_moe", flat(16), dict(images.SPARSE, model_type="qwen3_moe", head_dim=64),
+                 dict(images.VIT, model_type="internvl_vision", image_size=[SIDE, SIDE], patch_size=[PATCH, PATCH]),
+                 image_token_id=IMAGE)
+    images.MODELS["internvl_moe"][0]["model_type"] = "internvl"
+
+
+if __name__ == "__main__":
+    images.qwen()
+    sparse()
+    images.STEPS = STEPS
+    images.measure(images.prepared(), "images", {n: images.MODELS[n] for n in ("qwen3_vl_moe", "internvl_moe")}, images.run, len(STEPS))
