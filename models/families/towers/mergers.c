@@ -44,7 +44,8 @@ struct oom_val oom_emit_qwen(struct oom_emit *e)
 		e->m_tokens = tokens;
 		e->m_len = len;
 	}
-	return merger(e, &w, oom_take(&f, x), out, false);
+	x = merger(e, &w, oom_take(&f, x), out, false);
+	return w.windowed ? oom_reordered(e, "reverse_indices", x, 1) : x;
 }
 
 /* A strided convolution merges, then a gated feed-forward with a norm of its own; wide: as wide as the

@@ -150,6 +150,14 @@ struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t m
 			   (struct oom_dim){x.width * merge * merge, "hidden_size * merge^2"});
 }
 
+struct oom_val oom_reordered(struct oom_emit *e, const char *name, struct oom_val x, uint64_t group)
+{
+	const uint64_t n = oom_mono_now(e->t, e->m_len) / group;
+	struct oom_val index = oom_new(e->t, name, oom_len_const(e->t, e->m_images, n ? n : 1), D(1), OOM_I64);
+
+	return oom_op_gather(e->t, name, x, index, e->m_tokens, (struct oom_dim){x.width, x.text});
+}
+
 /* One weight of the pooling head, or the copy autocast makes of it. */
 static void pooled_with(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols)
 {
@@ -343,6 +351,8 @@ struct oom_val oom_tower_run(struct oom_emit *e, const struct oom_tower *w)
 	x = w->norm_first ? x : with_places(e, w, x);
 	if (w->hook == OOM_HOOK_EMBEDDINGS)
 		x = oom_hooked(t, x);
+	if (w->windowed)
+		x = oom_reordered(e, "window_index", x, w->merge * w->merge);
 	if (w->pre_norm)
 		x = oom_norm(t, w->norm, named(w->pre, "pre_layernorm"), x, 0);
 	x = w->norm_first ? with_places(e, w, x) : x;

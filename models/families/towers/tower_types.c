@@ -44,8 +44,8 @@ static const struct oom_tower
 		   .norms = {"attention_norm", "ffn_norm"}, .pre = "ln_pre", .patches = "patch_conv"},
 	qwen2 = {QWEN, FC, .times = true, .fused_qkv = true, .width = "embed_dim", .out =
 		 "hidden_size"},
-	qwen2_5 = {QWEN, GATED, .times = true, .fused_qkv = true},
-	qwen_omni = {QWEN, GATED, .times = true, .repeats = true},
+	qwen2_5 = {QWEN, GATED, .times = true, .fused_qkv = true, .windowed = true},
+	qwen_omni = {QWEN, GATED, .times = true, .repeats = true, .windowed = true},
 	qwen3 = {QWEN3},
 	qwen3_5 = {QWEN3, .no_deepstack = true},
 	ernie = {QWEN, FC, .fused_qkv = true, .patch_last = true, .post_norm = true},

@@ -106,6 +106,7 @@ struct oom_tower {
 	bool qwen;                              /* Qwen's manner: keys depth, num_heads, in_channels; modules q, k, v */
 	bool apart;                             /* every image is attended by itself, the results are joined */
 	bool no_deepstack;                      /* features of inner layers are not used */
+	bool windowed;                          /* tokens lie window by window: in the layers, and are put back behind them */
 	enum oom_hook hook;
 	enum oom_norm norm;
 	enum oom_act act;
@@ -128,6 +129,8 @@ void oom_tower_weights(struct oom_emit *e, size_t i, struct oom_tower *w);
 void oom_tower_tokens(struct oom_emit *e, uint64_t n);
 /* features[:, 1:] or [:, :-1], copied where a batch of several makes it a view with gaps (llava.c). */
 struct oom_val oom_without_class(struct oom_emit *e, struct oom_val x);
+/* x in another order, by an index of groups of `group` rows. */
+struct oom_val oom_reordered(struct oom_emit *e, const char *name, struct oom_val x, uint64_t group);
 /* merge x merge tokens become one of merge^2 the width: a view of a permuted copy. */
 struct oom_val oom_merge_tokens(struct oom_emit *e, struct oom_val x, uint64_t merge);
 
