@@ -180,11 +180,22 @@ static int32_t first_checkpoint(const struct oom_tape *t, struct oom_val x)
 	return t->stack_node;
 }
 
+/* Whether no checkpoint has x: those of frozen layers that nothing before trains have no saved tensor, whose hooks would
+ * hold what the layer was given (torch/utils/checkpoint.py _checkpoint_hook). */
+static bool unheld(const struct oom_tape *t, struct oom_val x)
+{
+	size_t i = t->rows[x.sto].node > 0 ? (size_t)t->rows[x.sto].node : 0;
+
+	while (i < t->n_nodes && t->nodes[i].kind != OOM_NODE_CKPT)
+		i++;
+	return i >= t->n_nodes && !t->packing && !t->recompute;
+}
+
 void oom_drop_shared(struct oom_tape *t, struct oom_val x)
 {
 	if (x.sto >= 0)
 		t->rows[x.sto].shared = true;
-	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || x.sto < 0) {
+	if (t->plan->grad_ckpt == OOM_CKPT_NONE || !t->grad || x.sto < 0 || unheld(t, x)) {
 		oom_drop(t, x);
 		return;
 	}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures steps of vision-language models with LoRA whose text has experts, or whose tower's windows put its tokens in another
+"""Measures steps of vision-language models with LoRA whose text has experts, or whose tower is frozen or puts its tokens in another
 order, as tests/accuracy/images_adapted.csv holds them.
 
     measure_images_adapted.py ORACLE OUT.csv CONFIGS [TYPE ...]
@@ -27,5 +27,5 @@ if __name__ == "__main__":
     sparse()
     backend = images.prepared()
     for names, images.STEPS in ((("qwen3_vl_moe", "internvl_moe"), STEPS),
-                                (("qwen2_5_vl", "exaone4_5", "qwen2_5_omni_thinker"), WINDOWED)):
+                                (("qwen2_5_vl", "exaone4_5", "qwen2_5_omni_thinker", "qwen3_vl"), WINDOWED)):
         images.measure(backend, "images", {n: images.MODELS[n] for n in names}, images.run, len(images.STEPS))
