@@ -261,9 +261,27 @@ static void shared_names_of_checkpointed_layers(void **state)
 	left = oom_name_for(&s.f, tensor(&s), false);
 	(void)taken;
 	(void)left;
+	oom_node(s.t, OOM_NODE_CKPT, "checkpoint");
 	oom_discard(s.t, oom_leave(&s.f, oom_none()));
 	happened(&s, "ABb");
 	assert_int_equal(s.t->n_held, 1);
+	plan.grad_ckpt = OOM_CKPT_NONE;
+	end(&s);
+}
+
+/* Layers that are frozen, and nothing before them trains, leave no checkpoint: nobody holds what they shared. */
+static void shared_names_of_frozen_layers(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	plan.grad_ckpt = OOM_CKPT_FULL;
+	s = begin();
+	oom_node(s.t, OOM_NODE_CKPT, "checkpoint of layers before");
+	oom_name_shared(&s.f, tensor(&s));
+	oom_discard(s.t, oom_leave(&s.f, oom_none()));
+	happened(&s, "Aa");
+	assert_int_equal(s.t->n_held, 0);
 	plan.grad_ckpt = OOM_CKPT_NONE;
 	end(&s);
 }
@@ -331,6 +349,7 @@ int main(void)
 		cmocka_unit_test(a_result_beside),
 		cmocka_unit_test(shared_names),
 		cmocka_unit_test(shared_names_of_checkpointed_layers),
+		cmocka_unit_test(shared_names_of_frozen_layers),
 		cmocka_unit_test(names_of_nothing),
 		cmocka_unit_test(places_are_used_again),
 		cmocka_unit_test(several_at_once),
