@@ -83,6 +83,43 @@ static void whisper_measured(void **state)
 	}
 }
 
+/* Three layers of a small Moonshine, 2 recordings of 38400 samples, 64 labels, AdamW, measured in the same way: whole, and with
+ * adapters of rank 8 and checkpoints.  Its first convolution is hooked, and its loss casts the logits (loss_function). */
+static void moonshine_measured(void **state)
+{
+	static const struct {
+		const char *targets;            /* NULL: none */
+		double overall, forward;
+	} rows[] = {{NULL, 36459008, 21789696}, {"q_proj+v_proj", 14959616, 14205440},
+		    {"all-linear", 16397312, 14924288}};
+	static const char config[] =
+		"{\"model_type\": \"moonshine\", \"hidden_size\": 192, \"intermediate_size\": 384, \"vocab_size\": 2048,"
+		" \"encoder_num_hidden_layers\": 3, \"decoder_num_hidden_layers\": 3,"
+		" \"encoder_num_attention_heads\": 4, \"decoder_num_attention_heads\": 4}";
+	struct oom_plan p = small();
+
+	(void)state;
+	p.micro_batch = 2;
+	p.seq_len = 38400;
+	p.tgt_len = 64;
+	p.convert_outputs_fp32 = false;
+	p.optimizer = 0;
+	p.precision = OOM_BF16_AMP;
+	p.lora_dropout = 0;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_eval e;
+
+		p.lora_r = rows[i].targets ? 8 : 0;
+		p.grad_ckpt = rows[i].targets ? OOM_CKPT_FULL : OOM_CKPT_NONE;
+		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s", rows[i].targets ? rows[i].targets : "");
+		e = must(config, &p);
+		assert_true((double)e.overall_peak > 0.9999 * rows[i].overall &&
+			    (double)e.overall_peak < 1.003 * rows[i].overall);
+		assert_true((double)e.peak[OOM_PHASE_FWD1] > 0.9999 * rows[i].forward &&
+			    (double)e.peak[OOM_PHASE_FWD1] < 1.003 * rows[i].forward);
+	}
+}
+
 /* A clip has 2 x max_source_positions frames whatever seq_len says; labels beyond
  * max_target_positions are cut. */
 static void whisper_sizes(void **state)
@@ -126,6 +163,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(default_configurations),
 		cmocka_unit_test(whisper_measured),
+		cmocka_unit_test(moonshine_measured),
 		cmocka_unit_test(whisper_sizes),
 		cmocka_unit_test(other_tasks),
 	};

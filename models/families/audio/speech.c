@@ -30,6 +30,7 @@ struct speech_kind {
 				  uint16_t m_len);
 	struct oom_val (*decoder)(struct oom_tape *t, const struct oom_encdec *s,
 				  struct oom_val embed, struct oom_val ids);
+	bool wide_loss;         /* loss_function's: logits.float() first (loss/loss_utils.py ForCausalLMLoss) */
 };
 static const struct speech_kind *kind_of(const struct oom_arch *a)
 {
@@ -95,9 +96,9 @@ static void speech_parse(struct oom_arch *a)
 	a->n_layers = a->dec_layers;
 }
 
-/* One convolution of the stem and its activation. */
+/* One convolution of the stem and its activation; hooked: get_input_embeddings names it. */
 static struct oom_val conv(struct oom_tape *t, struct oom_val x, const struct oom_conv1d *c,
-			   uint64_t stride, uint64_t *shrink, enum oom_act act)
+			   uint64_t stride, uint64_t *shrink, enum oom_act act, bool hooked)
 {
 	*shrink *= stride;
 	if (*shrink > UINT32_MAX) {
@@ -106,7 +107,7 @@ static struct oom_val conv(struct oom_tape *t, struct oom_val x, const struct oo
 		return x;
 	}
 	x = oom_op_conv1d(t, "conv", x, c, oom_len_ceil(t, t->m_b, *shrink));
-	return oom_activation(t, act, x);
+	return oom_activation(t, act, hooked ? oom_hooked(t, x) : x);
 }
 
 static struct oom_val moonshine_stem(struct oom_tape *t, const struct oom_arch *a, uint64_t *shrink)
@@ -115,12 +116,12 @@ static struct oom_val moonshine_stem(struct oom_tape *t, const struct oom_arch *
 	struct oom_val x = oom_features(t, a, t->m_bs);
 
 	x = conv(t, x, &(struct oom_conv1d){.in = 1, .out = d, .kernel = 127}, 64, shrink,
-		 OOM_ACT_TANH);
+		 OOM_ACT_TANH, true);
 	x = oom_op_layer_norm(t, "groupnorm", x, 0, true, true);
 	x = conv(t, x, &(struct oom_conv1d){.in = d, .out = 2 * d, .kernel = 7, .bias = true}, 3,
-		 shrink, OOM_ACT_GELU);
+		 shrink, OOM_ACT_GELU, false);
 	return conv(t, x, &(struct oom_conv1d){.in = 2 * d, .out = d, .kernel = 3, .bias = true}, 2,
-		    shrink, OOM_ACT_GELU);
+		    shrink, OOM_ACT_GELU, false);
 }
 
 /* wav2vec 2.0's feature encoder, projection and convolutional positions. */
@@ -135,7 +136,7 @@ static struct oom_val speecht5_stem(struct oom_tape *t, const struct oom_arch *a
 		x = conv(t, x,
 			 &(struct oom_conv1d){.in = i ? own->dims[i - 1] : 1, .out = own->dims[i],
 					      .kernel = own->kernels[i], .bias = own->conv_bias},
-			 own->strides[i], shrink, OOM_ACT_GELU);
+			 own->strides[i], shrink, OOM_ACT_GELU, false);
 		if (own->layer_norms || !i)
 			x = oom_op_layer_norm(t, "layer_norm", x, 0, true, true);
 	}
@@ -295,7 +296,8 @@ static struct oom_val speech_step(struct oom_tape *t, const struct oom_arch *a)
 	x = kind_of(a)->encoder(t, a, x, dec.m_src_len);
 	dec.encoded = oom_name_shared(&f, x);
 	x = oom_name(&f, kind_of(a)->decoder(t, &dec, embed, ids));
-	x = oom_seq2seq_tail(t, a, x, embed, "lm_head", dec.m_tokens);
+	x = oom_lm_head(t, a, x, embed, "lm_head", false);
+	x = oom_plain_lm_loss(t, x, kind_of(a)->wide_loss, dec.m_tokens);
 	oom_returns(t, oom_give(&f, dec.encoded));
 	return oom_leave(&f, x);
 }
@@ -311,6 +313,7 @@ static const struct speech_kind moonshine = {
 	.stem = moonshine_stem,
 	.encoder = moonshine_encoder,
 	.decoder = moonshine_decoder,
+	.wide_loss = true,
 };
 static const struct oom_family_type speech_types[] = {
 	{"speecht5", &speecht5}, {"moonshine", &moonshine}, {NULL, NULL},
