@@ -47,6 +47,9 @@ struct oom_emit_run {
 	/* a word for oom_keys_read_model: formats that describe a model by its dimensions take them from this
 	 * config; NULL: the user has to add them */
 	const char *config;
+	/* the files that the plan was read from, if any: an objective of theirs that no plan has, so that another one was priced
+	 * and is written, is named as unsaid */
+	const struct oom_reading *reading;
 };
 
 /* Writes the plan.  run may be NULL if nothing is known about it.  OOM_ERR_UNKNOWN: there is no such format,

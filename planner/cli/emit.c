@@ -122,7 +122,7 @@ static int emit_one(const struct oom_job *job, const struct oom_plan *plan, cons
 	char model[512];
 	const struct oom_emit_run run = {
 		.model = named ? oom_model_called(named, model, sizeof(model)) : NULL, .gpu = gpu,
-		.config = job->model && strcmp(job->model, "-") ? job->model : NULL};
+		.config = job->model && strcmp(job->model, "-") ? job->model : NULL, .reading = job->reading};
 	struct oom_plan files = job->plan;      /* as they stand, on this card */
 	struct oom_error err = {{0}};
 	struct oom_emitted out;
@@ -195,7 +195,8 @@ static int emit_task(const struct oom_job *job, size_t task, const struct oom_of
 	const struct oom_gpu *gpu = &offers->gpus.items[box->offer->gpu];
 	const char *named = job->named ? job->named : job->model;
 	char model[512], *text = NULL;
-	const struct oom_emit_run run = {.model = oom_model_called(named, model, sizeof(model)), .gpu = gpu};
+	const struct oom_emit_run run = {.model = oom_model_called(named, model, sizeof(model)), .gpu = gpu,
+					 .reading = job->reading};
 	struct oom_error err = {{0}};
 	struct oom_emitted out;
 	size_t size = 0;

@@ -250,6 +250,22 @@ const char *oom_emit_framework(const char *format)
 	return NULL;
 }
 
+/* Files of a run whose objective no plan has are priced as a run of another, and that one is written; unless the user asked
+ * for it. */
+static void say_objective(const struct oom_plan *plan, const struct oom_reading *r, struct oom_emitted *out)
+{
+	const struct emission priced = {.plan = plan, .model = ""};
+	struct oom_plan files = oom_plan_default();
+	char word[160];
+
+	if (!r || !reading_is_replaced(r, "objective") || out->n_unsaid >= OOM_EMIT_UNSAID_MAX)
+		return;
+	oom_reading_apply(r, &files, NULL, NULL);
+	if (files.objective == plan->objective)
+		snprintf(out->unsaid[out->n_unsaid++], sizeof(out->unsaid[0]), "--objective %.40s of the files, which was priced as %.40s",
+			 oom_reading_value(r, "objective"), emit_fact(&priced, "objective", word));
+}
+
 enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
 			 const struct oom_emit_run *run, struct oom_emitted *out, struct oom_error *err)
 {
@@ -282,6 +298,8 @@ enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
 			 "the card: --gpu-memory names none");
 	if (!st)
 		st = read_back(t, t->line ? &line : &body, plan, out, err);
+	if (!st)
+		say_objective(plan, run ? run->reading : NULL, out);
 	if (!st) {
 		const bool hashbang = !strncmp(body.text, "#!", 2);
 		const size_t head = hashbang ? strcspn(body.text, "\n") + 1 : 0;

@@ -82,6 +82,25 @@ static bool means_another(const struct oom_reading_knob *k)
 	return false;
 }
 
+/* Words with a stand-in, and those that are another's alias ("rloo" of grpo, which needs as much). */
+bool reading_is_replaced(const struct oom_reading *r, const char *knob)
+{
+	const struct oom_option *option = oom_knob_find(knob);
+	const char *value = oom_reading_value(r, knob);
+	struct oom_plan plan = oom_plan_default();
+	struct oom_error err = {{0}};
+	char text[160];
+
+	snprintf(text, sizeof(text), "@price.%s", knob);
+	if (!value || !option || part_fact(r->all, text))
+		return false;
+	for (size_t i = 0; i < sizeof(stand_ins) / sizeof(stand_ins[0]); i++)
+		if (!strcmp(stand_ins[i].knob, knob) && !strcmp(stand_ins[i].value, value) && !stand_ins[i].told)
+			return false;
+	return means_another(&(struct oom_reading_knob){.name = knob, .value = value}) ||
+	       oom_plan_set(&plan, option, value, &err) || strcmp(oom_plan_get(&plan, option, text, sizeof(text)), value);
+}
+
 static void use_stand_in(const struct oom_reading *r, const struct oom_reading_knob *k, struct oom_plan *plan,
 			 const struct teller *t)
 {

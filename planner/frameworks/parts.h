@@ -126,5 +126,7 @@ void reading_settle(struct oom_reading *r);
 void reading_settle_age(struct oom_reading *r);
 /* apply.c: the word of a reading ("4-nf4" of base-bits) that is priced with just this ("base-weights=nf4"); NULL: none. */
 const char *reading_word_of(const char *knob, const char *set);
+/* Do the files say a word of it that is priced as another one ("ppo" of objective)? */
+bool reading_is_replaced(const struct oom_reading *r, const char *knob);
 
 #endif
