@@ -23,6 +23,7 @@
 #define DTYPE "fp32>fp32;float32>fp32;bf16>bf16;bfloat16>bf16;fp16>fp16;float16>fp16"
 #define ON_OFF "true>full;false>none"
 /* verl/workers/fsdp_workers.py update_actor: load_fsdp_model_to_gpu before it, offload_fsdp_model_to_cpu behind */
+#define DYNAMIC "micro-batches of as many rows as the most tokens of a card hold: give --micro-batch"
 #define BETWEEN "in host memory between the phases; the update has it on the card (offload-params, offload-optimizer: none)"
 
 static const struct fw_row rows[] = {
@@ -182,8 +183,9 @@ static void finish_batch(struct fw_part *p)
 	if (fw_on(p, ACTOR "use_dynamic_bsz")) {
 		fw_unset(p, "micro-batch");
 		fw_withhold(p, "micro-batch");
-		fw_unmodelled(p, ACTOR "ppo_max_token_len_per_gpu",
-			      "micro-batches of as many rows as this many tokens hold: give --micro-batch");
+		/* 16384 tokens where no key says (actor.yaml) */
+		fw_unmodelled(p, fw_key(p, ACTOR "ppo_max_token_len_per_gpu") ? ACTOR "ppo_max_token_len_per_gpu" :
+										ACTOR "use_dynamic_bsz", DYNAMIC);
 	}
 	if (open_key(p, "data.max_prompt_length") || open_key(p, "data.max_response_length"))
 		fw_withhold(p, "seq-len");
@@ -203,6 +205,7 @@ static void finish_sft(struct fw_part *p)
 	if (fw_on(p, "data.use_dynamic_bsz")) {
 		fw_unset(p, "micro-batch");
 		fw_withhold(p, "micro-batch");
+		fw_unmodelled(p, "data.use_dynamic_bsz", DYNAMIC);
 	} else if (!*fw_fact(p, "@all-micro-batch")) {
 		fw_default(p, "micro-batch", "4", SFT_YAML);
 	}
