@@ -258,6 +258,7 @@ static void finish_transformers(struct fw_part *p, bool old)
 	finish_batch(p);
 	hf_compile(p);
 	hf_liger(p, (const char *const[]){"use_liger_kernel", NULL});
+	ms_swift_own_loss(p);
 	fw_default(p, "method", "lora", TUNER);
 	/* the JSON files that come with it ask DeepSpeed for AdamW, which is FusedAdam on a card */
 	if (old && !strncmp(fw_text(p, "deepspeed"), "default-zero", 12) && !strstr(fw_text(p, "deepspeed"), "offload"))

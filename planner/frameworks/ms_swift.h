@@ -13,5 +13,7 @@
 
 extern const struct fw_row ms_swift_rows[];
 extern const char ms_swift_idle[];
+/* ms_swift_loss.c, behind hf_liger() */
+void ms_swift_own_loss(struct fw_part *part);
 
 #endif

@@ -94,6 +94,8 @@ const struct fw_row ms_swift_rows[] = {
 	{"freeze_parameters_ratio", .note = FROZEN}, {"freeze_parameters", .note = FROZEN},
 	{"freeze_parameters_regex", .note = FROZEN}, {"trainable_parameters", .note = THAWED},
 	{"trainable_parameters_regex", .note = THAWED},
+	{"loss_type", .hook = true}, {"loss_scale", .hook = true}, {"enable_dft_loss", .hook = true},
+	{"enable_channel_loss", .hook = true},
 	{"recompute_method", .hook = true}, {"recompute_num_layers", .hook = true},
 	{"optimizer_offload_fraction", .hook = true},
 	{"fp8_format", .note = "fp8: copies of weights and inputs in 8 bit beside the 16-bit ones"},
