@@ -18,6 +18,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("actor_zero_stage", "zero", NULL, "0", MAIN),
 	FW_KEY("actor_gradient_checkpointing", "grad-ckpt", "true>full;false>none", "none", MAIN),
 	FW_KEY("actor_lora_dim", "lora-r", NULL, NULL, MAIN),
+	{"actor_lora_module_name", .hook = true, .source = MAIN},
 	FW_KEY("dtype", "precision", "fp16>fp16;bf16>bf16", "fp16", MAIN),
 	{"offload", .hook = true, .source = MAIN},
 	{"only_optimize_lora", .hook = true, .source = MAIN},
@@ -34,10 +35,25 @@ static const char idle[] =
 	"ppo_epochs actor_learning_rate critic_learning_rate actor_weight_decay critic_weight_decay num_train_epochs "
 	"lr_scheduler_type num_warmup_steps output_dir seed local_rank inference_tp_size tp_gather_partition_size "
 	"unpin_actor_parameters release_inference_cache offload_reference_model offload_reward_model critic_zero_stage "
-	"critic_gradient_checkpointing actor_dropout critic_dropout actor_lora_module_name critic_lora_* "
+	"critic_gradient_checkpointing actor_dropout critic_dropout critic_lora_* "
 	"actor_lora_learning_rate enable_tensorboard tensorboard_path add_eot_token print_* "
 	"align_overflow test_stop_step enable_test_mode deepspeed deepspeed_config "
 	"(launcher) (program) (words) (files)";
+
+/* Linear layers become adapted ones where the text is in their names, wherever they stand: "decoder.layers." by default, a
+ * path that holds all of them; "q_proj" is a layer's own name. */
+void fw_take_chat_lora(struct fw_part *p, const char *key)
+{
+	const char *part = fw_text(p, key);
+	const size_t n = strlen(part);
+
+	if (atoi(fw_fact(p, "lora-r")) <= 0)
+		return;
+	fw_default(p, "lora-targets", "all-linear", "DeepSpeed-Chat dschat/utils/module/lora.py convert_linear_layer_to_lora");
+	if (n && part[n - 1] != '.')
+		fw_open(p, "lora-targets", "adapters are on the linear layers that have this option's text in their names; on all of "
+			"them is priced");
+}
 
 static void finish(struct fw_part *p)
 {
@@ -51,6 +67,7 @@ static void finish(struct fw_part *p)
 	fw_default(p, "objective", "ppo", MAIN);
 	if (atoi(fw_fact(p, "lora-r")) > 0) {
 		fw_set(p, "method", "lora", "actor_lora_dim", MAIN);
+		fw_take_chat_lora(p, "actor_lora_module_name");
 		if (!fw_on(p, "only_optimize_lora"))
 			fw_unmodelled(p, "actor_lora_dim", "embeddings and norms train beside the adapters: more than is priced");
 	}

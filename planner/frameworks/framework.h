@@ -171,6 +171,8 @@ void fw_nested(struct fw_part *part, const char *key, const char *framework);
 void fw_take_deepspeed(struct fw_part *part, const char *key);
 /* deepspeed.c: what is offloaded below the stage that does it counts for nothing: parameters are of stage 3 alone, the
  * optimizer of 1 to 3 (deepspeed/runtime/engine.py).  key: what asked for it. */
+/* DeepSpeed-Chat's adapters, deepspeed_chat.c: where they are put, which `key` says a part of. */
+void fw_take_chat_lora(struct fw_part *part, const char *key);
 void fw_keep_offload_of_stage(struct fw_part *part, const char *key);
 /* Is the file that this key names known by its name alone? */
 bool fw_by_name(const struct fw_part *part, const char *key);

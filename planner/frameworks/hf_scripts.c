@@ -28,6 +28,7 @@ const struct fw_row hf_script_rows[] = {
 	{"zero_stage", .hook = true, .source = CHAT},
 	{"offload", .hook = true, .source = CHAT},
 	FW_KEY("lora_dim", "lora-r", NULL, NULL, CHAT),
+	{"lora_module_name", .hook = true, .source = CHAT},
 	FW_KEY("lora_enable", "method", "true>lora;false>full", NULL, "LLaVA train.py"),
 	FW_KEY("arch_type", "objective", "text_regression>reward;*>", NULL, LMFLOW),
 	FW_KEY("lm_model_name_or_path", "model", NULL, NULL, "DeepSpeed-VisualChat training/main.py"),
@@ -51,7 +52,7 @@ const struct fw_row hf_script_rows[] = {
 
 const char hf_script_idle[] =
 	"quant_type conv_style meta_path force_image_size down_sample_ratio drop_path_rate min_num_frame "
-	"max_num_frame vision_select_layer margin_scale mask_prompt length_penalty lora_module_name data_split "
+	"max_num_frame vision_select_layer margin_scale mask_prompt length_penalty data_split "
 	"num_warmup_steps enable_tensorboard tensorboard_path with_tracking max_new_tokens do_mmlu_eval "
 	"eval_dataset_size train_file_path only_optimize_lora template_name tokenize_num_workers data_cache_dir "
 	"num_stages_per_epoch dataset_path conversation_template save_aggregated_lora validation_split_percentage prompt_max_length data_name num_proc lr alpha disable_prompt_loss";
@@ -264,6 +265,7 @@ static void finish_chat(struct fw_part *p)
 	if (fw_key(p, "lora_dim") && !fw_on(p, "only_optimize_lora"))
 		fw_unmodelled(p, "lora_dim", "embeddings and norms train beside the adapters: more than is "
 			      "priced");
+	fw_take_chat_lora(p, "lora_module_name");
 	fw_default(p, "objective", "sft", CHAT);
 	fw_open(p, "objective", "which step the script is of is not said; sft is taken");
 }
