@@ -166,6 +166,8 @@ static void put_braces(struct oom_shell *sh, struct builder *b, struct cursor *c
 	} else if (from[2] != '!' && !length && p == end && v && (all || index < v->value.n)) {
 		if (all)
 			put_words(sh, b, &v->value, quoted, !(quoted && star));
+		else if (v->value.items[index].known == OOM_SHELL_UNSET && shell_is_rank(v->name, strlen(v->name)))
+			word_unknown(sh, b, from, (size_t)(c->p - from), OOM_SHELL_UNSET);
 		else
 			word_value(sh, b, &v->value.items[index], quoted);
 	} else if (all && p == end && !length) {
@@ -193,7 +195,11 @@ void word_parameter(struct oom_shell *sh, struct builder *b, struct cursor *c, b
 	} else if (next == '{') {
 		put_braces(sh, b, c, quoted);
 	} else if (v && v->value.n) {
-		word_value(sh, b, &v->value.items[0], quoted);
+		/* of NODE_RANK=$1 the name says more than what it was given */
+		if (v->value.items[0].known == OOM_SHELL_UNSET && shell_is_rank(v->name, strlen(v->name)))
+			word_unknown(sh, b, c->p, n + 1, OOM_SHELL_UNSET);
+		else
+			word_value(sh, b, &v->value.items[0], quoted);
 		c->p += n + 1;
 	} else if (n) {
 		if (v)

@@ -111,6 +111,8 @@ const char *shell_closing(const char *p, const char *end, char open, char close)
 /* shell_tests.c: 1 true, 0 false, -1 not known */
 int shell_test(const struct oom_shell_word *w, size_t n, int depth);
 bool shell_matches(const char *pattern, const char *text);
+/* Does a variable's name say which process or node of the job this is? */
+bool shell_is_rank(const char *name, size_t n);
 /* Whole-number arithmetic; false: a name, an overflow, or no arithmetic. */
 bool shell_arithmetic(const char *text, int64_t *result);
 

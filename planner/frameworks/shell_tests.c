@@ -36,20 +36,28 @@ static const char *text_of(const struct oom_shell_word *w)
 	return w->known == OOM_SHELL_UNSET ? "" : w->text;
 }
 
+bool shell_is_rank(const char *name, size_t n)
+{
+	static const char *const ends[] = {"RANK", "_PROCID", "_NODEID"};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		const size_t end = strlen(ends[i]);
+
+		if (n >= end && !strncmp(name + n - end, ends[i], end))
+			return true;
+	}
+	return false;
+}
+
 /* Of what is compared: which process or node of the job this is, which the cluster says ("$NODE_RANK", "$SLURM_PROCID"), is
  * the first. */
 static const char *compared(const struct oom_shell_word *w)
 {
-	static const char *const ends[] = {"RANK", "_PROCID", "_NODEID"};
 	const char *name = w->text + strspn(w->text, "${");
 	const size_t n = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
 
-	for (size_t i = 0; w->known == OOM_SHELL_UNSET && i < sizeof(ends) / sizeof(ends[0]); i++) {
-		const size_t end = strlen(ends[i]);
-
-		if (n >= end && !strncmp(name + n - end, ends[i], end) && (!name[n] || !strcmp(name + n, "}")))
-			return "0";
-	}
+	if (w->known == OOM_SHELL_UNSET && shell_is_rank(name, n) && (!name[n] || !strcmp(name + n, "}")))
+		return "0";
 	return text_of(w);
 }
 
