@@ -166,6 +166,9 @@ struct oom_eval {
 	 * for the whole cache.  Otherwise 0, and used_bytes. */
 	uint32_t retries;
 	uint64_t wanted_bytes;
+	/* The step was replayed on the card and died there, with the cache emptied.  used_bytes are then those of an
+	 * endless card: what a card needs lies between the peak and them. */
+	bool died;
 	/* activations in host memory; part of host_pinned_bytes */
 	uint64_t offloaded_bytes;
 	/* true if context_bytes was measured on a card of this compute capability; otherwise it is a guess */

@@ -156,6 +156,7 @@ static enum oom_status squeeze(struct oom_evaluator *ev, const struct oom_model 
 	    outside + out->overall_peak > ev->budget)
 		return OOM_OK;
 	st = replay(ev, model, p, s, at, out, ev->budget - outside, &r, err);
+	out->died = !st && r && r->died;
 	if (st || !r || r->died)
 		return st;
 	out->retries = r->retries;
@@ -212,6 +213,7 @@ enum oom_status oom_reserve(struct oom_evaluator *ev, const struct oom_model *mo
 	out->used_bytes_estimated = out->used_bytes;
 	if (replays && ev->verdict_only)
 		st = replay_here(ev, model, plan, s, at, out, &r, &died, err);
+	out->died = died;
 	if (died) {                             /* more than there is */
 		out->used_bytes = out->wanted_bytes =
 			out->used_bytes > ev->budget ? out->used_bytes : ev->budget + 1;

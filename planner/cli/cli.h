@@ -157,6 +157,9 @@ void oom_report_precision(const struct oom_target *t);
 /* What another launcher offers; nothing where there is nothing. */
 void oom_report_elsewhere(const struct oom_target *t, const struct oom_answer *a);
 void oom_json_elsewhere(struct oom_json *j, const struct oom_answer *a);
+/* What the allocator makes of the step, and which GPU of several is priced. */
+void oom_report_allocation(const struct oom_eval *e);
+void oom_report_several(const struct oom_plan *p, const struct oom_eval *e);
 /* The step's time: a line of a report where a card is known, an object, a ledger. */
 void oom_report_time(const struct oom_target *t, const struct oom_plan *plan, const struct oom_eval *eval);
 void oom_json_time(struct oom_json *j, const struct oom_target *t, const struct oom_plan *plan,

@@ -28,11 +28,13 @@ static void predicted(const struct oom_target *t, const struct oom_judged *j)
 {
 	const uint64_t capacity = t->q.capacity_bytes, used = j->eval.used_bytes;
 
-	printf("%s%s%s: peak %s used of %s on %s", oom_paint(j->fits ? OOM_GOOD : OOM_BAD),
+	/* more than there is was not used: it is what a card without an end would show */
+	printf("%s%s%s: peak %s %s of %s on %s", oom_paint(j->fits ? OOM_GOOD : OOM_BAD),
 	       j->fits	   ? j->eval_fits ? "FITS" : "FITS TRAINING" :
 	       j->fits_gpu ? "FITS THE GPU, NOT THE HOST" :
 			     "DOES NOT FIT",
-	       oom_paint(OOM_PLAIN), oom_gib(used), oom_gib(capacity), card(t));
+	       oom_paint(OOM_PLAIN), oom_gib(used), used <= oom_budget(capacity, &j->plan) ? "used" : "wanted",
+	       oom_gib(capacity), card(t));
 	if (j->fits_gpu)
 		printf(", %s free\n", oom_gib(capacity - used));
 	else if (used <= oom_budget(capacity, &j->plan))
@@ -123,20 +125,6 @@ void oom_report_precision(const struct oom_target *t)
 		       (long long)p->zero_stage, VALUE(p, "engine"));
 }
 
-static void allocation(const struct oom_eval *e)
-{
-	printf("  allocated %s, reserved %s (%s), context %s (%s)", oom_gib(e->overall_peak),
-	       oom_gib(e->reserved_bytes), e->reserved_replayed ? "allocator replayed" : "estimated",
-	       oom_gib(e->context_bytes), e->context_measured ? "measured" : "a guess");
-	if (e->workspace_bytes)
-		printf(", workspaces %s, which PyTorch counts as allocated too", oom_gib(e->workspace_bytes));
-	putchar('\n');
-	if (e->retries)
-		printf("  the card is full: two steps empty the allocator's cache %u time%s, which costs "
-		       "time; with room for it %s would be used\n",
-		       e->retries, e->retries == 1 ? "" : "s", oom_gib(e->wanted_bytes));
-}
-
 static void set_up(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e)
 {
 	char count[32];
@@ -154,26 +142,6 @@ static void set_up(const struct oom_target *t, const struct oom_plan *p, const s
 		printf("  inputs: %s\n", oom_model_unasked(t->model, p));
 	if (p->precision == t->q.plan.precision)
 		oom_report_precision(t);
-}
-
-/* Which GPU of several is priced, and what the others differ by. */
-static void several_gpus(const struct oom_plan *p, const struct oom_eval *e)
-{
-	const struct oom_engine_info *engine = oom_engine_at((size_t)p->engine);
-
-	if (e->n_stages)
-		printf("  the fullest is %s %u of %u; the emptiest peaks at %s\n",
-		       engine->in_turn ? "GPU" : "pipeline rank", e->stage, e->n_stages,
-		       oom_gib(e->least_peak));
-	if (p->gpus > p->nodes && !p->rank0_contexts && !engine->in_turn)
-		printf("  GPU 0 fills up first if the node's other %lld processes open a context on "
-		       "it: %s more (--rank0-contexts)\n",
-		       (long long)(p->gpus / p->nodes - 1),
-		       oom_gib(e->context_bytes * (uint64_t)(p->gpus / p->nodes - 1)));
-	if (e->floor_bytes)
-		printf("  %s of it are gathered parameters and buckets, which more GPUs do not make "
-		       "smaller\n",
-		       oom_gib(e->floor_bytes));
 }
 
 static void verdict(const struct oom_job *job, const struct oom_target *t,
@@ -201,14 +169,14 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 	if (e->peak_phase == OOM_PHASE_ROLLOUTS)
 		puts("  no rung cures this: fewer answers at once (--grad-accum, --micro-batch), shorter ones "
 		     "(--completion-len), or --rollouts engine");
-	allocation(e);
+	oom_report_allocation(e);
 	set_up(t, p, e);
 	oom_report_time(t, p, e);
 	if (t->q.gpu && t->gpu.capacity_kind == OOM_CAPACITY_MARKETING)
 		printf("  note: only the marketed size of %s is known; the driver reports less\n",
 		       oom_shown(t->gpu.name));
 	oom_report_calibrated(t, p, e);
-	several_gpus(p, e);
+	oom_report_several(p, e);
 	if (p->vllm_share > 0)
 		printf("  rollouts: their engine takes %s of the card%s\n",
 		       oom_gib(oom_rollout_bytes(t->q.capacity_bytes, p)),

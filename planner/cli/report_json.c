@@ -47,6 +47,7 @@ static void eval(struct oom_json *j, const struct oom_judged *x)
 	oom_json_uint(j, "used_bytes", e->used_bytes);
 	oom_json_uint(j, "wanted_bytes", e->wanted_bytes);
 	oom_json_uint(j, "retries", e->retries);
+	oom_json_bool(j, "dies_when_emptied", e->died);
 	oom_json_uint(j, "used_bytes_estimated", e->used_bytes_estimated);
 	oom_json_uint(j, "floor_bytes", e->floor_bytes);
 	oom_json_uint(j, "fullest_stage", e->stage);

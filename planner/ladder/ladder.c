@@ -74,6 +74,7 @@ static enum oom_status describe(const struct climb *c, const struct oom_plan *p,
 	e->used_bytes = exact.used_bytes;
 	e->wanted_bytes = exact.wanted_bytes;
 	e->retries = exact.retries;
+	e->died = exact.died;
 	return st;
 }
 

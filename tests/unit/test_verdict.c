@@ -11,7 +11,7 @@
 #include "oomplan/model.h"
 
 struct counts {
-	int fits, dies;
+	int fits, dies, of_cache;
 };
 
 static bool ask(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *p, uint64_t capacity,
@@ -36,6 +36,10 @@ static void compare(struct oom_evaluator *kept, const struct oom_model *m, const
 	assert_int_equal(ask(kept, m, p, capacity, OOM_EVAL_VERDICT, &again), fits);
 	n->fits += fits;
 	n->dies += !fits;
+	/* what is allocated at once would have found room: the cache is what it died of */
+	assert_int_equal(want.died, !fits && want.used_bytes - want.reserved_bytes + want.overall_peak <= oom_budget(capacity, p));
+	assert_true(!got.died || want.died);
+	n->of_cache += want.died;
 	if (fits) {
 		assert_int_equal(got.used_bytes, want.used_bytes);
 		assert_int_equal(got.wanted_bytes, want.wanted_bytes);
@@ -75,7 +79,7 @@ static void cards(struct oom_evaluator *kept, const struct oom_model *m, const s
 static void the_same_verdict(void **state)
 {
 	static const char *const models[] = {"GPT-2", "Llama-3.2-1B"};
-	struct counts n = {0, 0};
+	struct counts n = {0, 0, 0};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
@@ -101,6 +105,7 @@ static void the_same_verdict(void **state)
 	/* of 150: both kinds were met */
 	assert_true(n.fits > 20);
 	assert_true(n.dies > 20);
+	assert_true(n.of_cache > 5);
 }
 
 int main(void)
