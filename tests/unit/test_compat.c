@@ -85,8 +85,9 @@ static void obey(struct oom_plan *p, const char *name, const char *op, const cha
 	}
 	if (!strcmp(name, "run.framework")) {
 		snprintf(word, sizeof(word), "%.*s", (int)strcspn(value, "|"), value);
-		p->framework = oom_framework_number(word);
-		assert_true(p->framework > 0);
+		assert_true(oom_framework_number(word) > 0);
+		if (*op != '!')
+			p->framework = oom_framework_number(word);
 		return;
 	}
 	if (!k)
@@ -268,6 +269,42 @@ static void test_looked_up(void **state)
 	oom_keys_release(&keys);
 }
 
+/* accelerate 1.x, accelerator.py prepare_model: what is trained and not fp32 is taken to it where mixed precision is on.
+ * Without autocast, with adapters and with axolotl's own FSDP2 nothing is. */
+static void test_raised_by_fsdp(void **state)
+{
+	static const struct {
+		const char *engine, *precision, *framework;
+		int64_t zero, lora_r;
+		bool launches;
+	} cases[] = {{"fsdp2", "bf16-amp", NULL, 3, 0, false},	   {"fsdp1", "bf16-amp", NULL, 3, 0, false},
+		     {"fsdp1", "bf16-amp", "trl", 2, 0, false},	   {"fsdp2", "amp-bf16", NULL, 3, 0, true},
+		     {"fsdp2", "bf16", NULL, 3, 0, true},	   {"fsdp2", "bf16-amp", NULL, 3, 8, true},
+		     {"fsdp2", "bf16-amp", "axolotl", 3, 0, true}, {"hf", "bf16-amp", NULL, 0, 0, true}};
+	struct oom_keys keys;
+	struct oom_model *m = model_of("Llama-3.2-1B", &keys);
+	struct oom_compat c;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = oom_plan_default();
+
+		p.gpus = 2;
+		p.zero_stage = cases[i].zero;
+		p.lora_r = cases[i].lora_r;
+		p.framework = oom_framework_number(cases[i].framework);
+		assert_int_equal(oom_plan_set(&p, oom_knob_find("engine"), cases[i].engine, NULL), OOM_OK);
+		assert_int_equal(oom_plan_set(&p, oom_knob_find("precision"), cases[i].precision, NULL), OOM_OK);
+		assert_int_equal(oom_compat_init(&c, m, &p, NULL, NULL), OOM_OK);
+		if (oom_compat_launches(&c, &p) != cases[i].launches)
+			fail_msg("%s, %s", cases[i].engine, cases[i].precision);
+		if (!cases[i].launches)
+			assert_true(oom_compat_mend(&c, &p) && p.precision == OOM_AMP_BF16);
+	}
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 /* A plan as most people would launch it breaks nothing on any card. */
 static void test_plain_plans(void **state)
 {
@@ -328,6 +365,7 @@ int main(void)
 		cmocka_unit_test(test_frameworks),
 		cmocka_unit_test(test_rows_are_whole),
 		cmocka_unit_test(test_looked_up),
+		cmocka_unit_test(test_raised_by_fsdp),
 		cmocka_unit_test(test_plain_plans),
 		cmocka_unit_test(test_advice_within_the_rules),
 	};
