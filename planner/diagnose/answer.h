@@ -273,6 +273,7 @@ struct oom_dialect {
 enum oom_dialect_trait {
 	OOM_DIALECT_QUANTISES = 1,      /* it makes weights of fewer bits: its bits are what it makes, not what it was given */
 	OOM_DIALECT_ENGINE = 2,         /* weights and cache lie outside of PyTorch's allocator */
+	OOM_DIALECT_RECOMPUTES = 4,     /* its trainer recomputes activations unless it is told not to */
 };
 /* Each ends with a NULL name; the first row of the first is the base of all. */
 extern const struct oom_dialect oom_dialects_training[], oom_dialects_devices[], oom_dialects_fields[], oom_dialects_serving[], oom_dialects_drawing[],

@@ -366,6 +366,9 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	/* what it makes, not what it was given */
 	if (oom_dialect_is(c, OOM_DIALECT_QUANTISES))
 		c->set &= ~OOM_SET(OOM_LEVER_QUANT);
+	/* the trainer's own default, which the text does not switch off */
+	if (!*c->off && oom_dialect_is(c, OOM_DIALECT_RECOMPUTES))
+		c->set |= OOM_SET(OOM_LEVER_RECOMPUTE);
 	/* TensorFlow printed a shape that begins with one image */
 	if (c->first_dimension == 1 && oom_runtime_is(c, OOM_RUNTIME_GRAPH))
 		c->set |= OOM_SET(OOM_LEVER_BATCH);

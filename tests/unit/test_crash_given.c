@@ -178,6 +178,13 @@ static const struct crash_want want[] = {
 	{"ms-swift#9403", "megatron sft --model_type qwen3_moe --train_type lora --tensor_model_parallel_size 4 --micro_batch_size 1\n"
 			  "RuntimeError: NPU out of memory. Tried to allocate 26.44 GiB (NPU 2; 60.96 GiB total capacity; 30.23 GiB already allocated; 30.23 GiB current active; 25.36 GiB free; 33.08 GiB reserved in total by PyTorch)\n", 1,
 	 "--recompute", "FSDP", NULL, "a command of another program's trainer"},
+	/* modelscope/ms-swift swift/trainers/arguments.py: gradient_checkpointing: bool = True */
+	{"swift's default", "swift sft --model Qwen2.5-7B-Instruct --train_type lora --per_device_train_batch_size 2\n" TRACE AT("/l/torch/autograd/graph.py", "_engine_run_backward", "return x")
+			    NEW("1.00 GiB", "79.32 GiB", "0.50 GiB", "77.00 GiB", "0.42 GiB"), 6,
+	 "per_device_train_batch_size 2 -> 1", "gradient_checkpointing", "set already, so not advised again: gradient checkpointing", "what it does by itself is no advice"},
+	{"and switched off", "swift sft --model Qwen2.5-7B-Instruct --train_type lora --gradient_checkpointing false\n" TRACE AT("/l/torch/autograd/graph.py", "_engine_run_backward", "return x")
+			     NEW("1.00 GiB", "79.32 GiB", "0.50 GiB", "77.00 GiB", "0.42 GiB"), 2,
+	 "--gradient_checkpointing true", NULL, NULL, "the run's own option stands first"},
 	{"AutoAWQ#543", "128GB ram; the error message is \"Loading checkpoint shards:  97%|#########6| 29/30 [00:35<00:01,  1.39s/it]Killed.\"\n", 6,
 	 "host memory", NULL, NULL, "a kill in somebody's sentence"},
 };
