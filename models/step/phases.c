@@ -29,11 +29,11 @@ struct reader {
 	int64_t cats[OOM_CATS];         /* what the passes have left; kept where alive is wanted */
 };
 
-/* A part of the chain gives up what its neighbours made (received hidden states), and its layers are
+/* A part of the chain gives up what its neighbours made (received hidden states and their gradients), and its layers are
  * means: what one bucket is short of stands in the largest of a pass's own. */
 static void lend(struct oom_alive *a)
 {
-	for (int b = OOM_BUCKET_SAVED; b < OOM_BUCKET_COMM; b++) {
+	for (int b = OOM_BUCKET_GRADS; b < OOM_BUCKET_COMM; b++) {
 		int most = OOM_BUCKET_GRADS;
 
 		if ((int64_t)a->bucket[b] >= 0)

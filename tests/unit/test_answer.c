@@ -53,7 +53,8 @@ static void check_solve(const struct fixture *f)
 	struct oom_judged j;
 	struct oom_plan p;
 
-	assert_int_equal(oom_answer_solve(f->ev, &f->q, "micro-batch", 0, false, &s, &err), OOM_OK);
+	if (oom_answer_solve(f->ev, &f->q, "micro-batch", 0, false, &s, &err))
+		fail_msg("%s on %s, %s: %s", f->name, f->gpu.name, f->what, err.text);
 	if (!s.exists)
 		return;
 	j = estimate(f, &s.plan);

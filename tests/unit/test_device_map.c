@@ -179,6 +179,35 @@ static void composition(void **state)
 	release(&s);
 }
 
+/* A rank of an encoder and a decoder frees gradients of hidden states that its neighbours made: none of its buckets
+ * falls below nothing, at whatever batch. */
+static void composition_of_a_decoder(void **state)
+{
+	struct subject s = subject("T5-base");
+
+	(void)state;
+	for (int n = 2; n <= 8; n *= 2)
+		for (int rows = 4; rows <= 32; rows += 4) {
+			struct oom_plan p = mapped(n);
+			struct oom_eval e;
+			uint64_t sum = 0;
+
+			p.seq_len = 512;
+			p.micro_batch = rows;
+			p.grad_accum = 2;
+			p.grad_ckpt = OOM_CKPT_FULL;
+			p.attn = OOM_ATTN_EAGER;
+			p.precision = OOM_BF16;
+			e = price(&s, &p);
+			for (int b = 0; b < OOM_BUCKETS; b++) {
+				assert_true(e.bucket[b] <= e.overall_peak);
+				sum += e.bucket[b];
+			}
+			assert_true(sum == e.overall_peak);
+		}
+	release(&s);
+}
+
 /* An evaluator that has priced many batches has compiled the walk: the bytes stay the same. */
 static void compiled_is_walked(void **state)
 {
@@ -253,6 +282,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(as_transformers_lays_out),
 					   cmocka_unit_test(all_on_one_is_one),
 					   cmocka_unit_test(composition),
+					   cmocka_unit_test(composition_of_a_decoder),
 					   cmocka_unit_test(reserved_by_replay),
 					   cmocka_unit_test(compiled_is_walked)};
 
