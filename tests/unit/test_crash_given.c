@@ -198,8 +198,8 @@ static void test_given(void **state)
 /* The generation of a card by what people call it; one newer card, and nothing is said. */
 static void test_named_card(void **state)
 {
-	static const char *const heads[] = {"on a Tesla T4, ", "GTX 1070 8GB, ", "two RTX 2080Ti, ", "V100 and A100, ", "1080 x 1920 pixels, ", ""};
-	static const bool old[] = {true, true, true, false, false, false};
+	static const char *const heads[] = {"on a Tesla T4, ", "GTX 1070 8GB, ", "two RTX 2080Ti, ", "on a Tesla M40, ", "GTX 1050 Ti, ", "V100 and A100, ", "1080 x 1920 pixels, ", ""};
+	static const bool old[] = {true, true, true, true, true, false, false, false};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {

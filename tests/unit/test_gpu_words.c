@@ -112,7 +112,7 @@ static void every_card(void **state)
 		}
 		/* what is known of it is plausible, and says where it comes from */
 		assert_true(*g->vendor && *g->source && strlen(g->checked) >= 4);
-		assert_true(g->memory_gb >= 4 && g->memory_gb < 1000);
+		assert_true(g->memory_gb >= 2 && g->memory_gb < 1000);
 		/* marketed gigabytes are 10^9 or 2^30 bytes, of which the driver and ECC take some; of memory that is the
 		 * host's as well (so much of it is that slow nowhere else) the firmware says how much is the GPU's */
 		if (g->memory_gb > 90 && g->bandwidth_gb_s < 300)
