@@ -130,6 +130,7 @@ static const struct {
 	{"ms-swift", "the model's hub id", "the file names no model"},
 	{"ms-swift", "--lora-targets", "swift 2 took PEFT's own for a model, later ones take every layer"},
 	{"ms-swift", "--loss", "TorchAcc's and CELOSS_PARALLEL_SIZE's: variables that are set outside of the command"},
+	{"ms-swift", "--liger-kernels", "its kernels without its loss, which a loss of the trainer's own leaves: no plan has that loss"},
 	{"ms-swift", "--train", "LISA's layers, which change as it trains"},
 	{"python", "the model's hub id", "the file names no model"},
 	{"torchtune", "the model's hub id", "the file names no model"},
