@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "frameworks/parts.h"
 #include "oomplan/emit.h"
 #include "oomplan/option.h"
+#include "emitted.h"
 #include "knobs.h"
 
 static struct oom_plan plan_of(const char *settings)
@@ -176,15 +176,6 @@ static const struct saying sayings[] = {
 	  "--node_rank $DSTACK_NODE_RANK --master_addr $DSTACK_MASTER_NODE_IP --master_port 29500", "name: A100\n    memory: 80GB\n    count: 4", "commands:\n"}, ""},
 	{"trl", "engine=megatron tp=2 gpus=2 precision=bf16", {"bf16: false"}, NULL},
 };
-
-static void joined(const struct oom_emitted *e, char *buf, size_t size)
-{
-	size_t used = 0;
-
-	buf[0] = 0;
-	for (size_t i = 0; i < e->n_unsaid && used < size; i++)
-		used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? "; " : "", e->unsaid[i]);
-}
 
 static void test_sayings(void **state)
 {
@@ -384,52 +375,12 @@ static void test_needed(void **state)
 	}
 }
 
-/* Files of a run whose objective no plan has: what is written in its place is another run, which is said unless the user
- * asked for that. */
-static void test_objective_of_files(void **state)
-{
-	static const struct {
-		const char *estimator, *asked, *lost;
-	} cases[] = {
-		{"gae", NULL, "--objective ppo of the files, which was priced as sft"},
-		{"rloo", NULL, "--objective rloo of the files, which was priced as grpo"},
-		{"grpo", NULL, NULL},
-		{"gae", "objective=grpo", NULL},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct oom_plan plan = oom_plan_default();
-		struct oom_emit_run of_files = run;
-		struct oom_error err = {{0}};
-		struct oom_reading *r;
-		struct oom_emitted e;
-		char text[400], lost[800];
-
-		snprintf(text, sizeof(text), "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=%s "
-			 "actor_rollout_ref.model.path=org/model actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 "
-			 "data.max_prompt_length=256 data.max_response_length=256 trainer.n_gpus_per_node=4\n", cases[i].estimator);
-		assert_int_equal(oom_reading_of_text(&r, "run.sh", text, strlen(text), NULL, &err), OOM_OK);
-		oom_reading_apply(r, &plan, NULL, NULL);
-		if (cases[i].asked)
-			set(&plan, cases[i].asked);
-		of_files.reading = r;
-		assert_int_equal(oom_emit("verl", &plan, &of_files, &e, &err), OOM_OK);
-		joined(&e, lost, sizeof(lost));
-		if (cases[i].lost ? !strstr(lost, cases[i].lost) || !strstr(e.text, cases[i].lost) : strstr(lost, "of the files") != NULL)
-			fail_msg("%s: lost \"%s\"\n%s", cases[i].estimator, lost, e.text);
-		oom_emitted_release(&e);
-		oom_reading_free(r);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sayings), cmocka_unit_test(test_all_formats),
 		cmocka_unit_test(test_unknown), cmocka_unit_test(test_patch),
 		cmocka_unit_test(test_added), cmocka_unit_test(test_needed),
-		cmocka_unit_test(test_objective_of_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

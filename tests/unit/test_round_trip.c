@@ -388,15 +388,12 @@ static void folder(const char *path, int depth)
 
 int main(int argc, char **argv)
 {
-	for (int i = 1; i < argc; i++) {
+	for (int i = 1; i < argc; i++)
 		if (!strcmp(argv[i], "-v"))
 			verbose = true;
 		else
 			folder(argv[i], 1);
-	}
 	printf("%u files, %u written whole, %u with losses that are named, %u values patched, %u engines, %u wrong\n",
 	       n_files, n_whole, n_partly, n_patched, n_engines, n_wrong);
-	if (!n_files)
-		return 77;      /* the files are not here: skipped */
-	return n_wrong != 0;
+	return !n_files ? 77 : n_wrong != 0;    /* the files are not here: skipped */
 }
