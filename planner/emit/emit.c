@@ -270,9 +270,10 @@ enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
 			 const struct oom_emit_run *run, struct oom_emitted *out, struct oom_error *err)
 {
 	const struct emit_target *t = find(format, err);
-	const bool named = run && run->model && *run->model;
-	struct emission e = {.plan = plan, .model = named ? run->model : "ORG/MODEL",
-			     .gpu = run ? run->gpu : NULL, .config = run ? run->config : NULL};
+	static const struct oom_emit_run nobodys = {.model = NULL};
+	const struct oom_emit_run *of = run ? run : &nobodys;
+	const bool named = of->model && *of->model;
+	struct emission e = {.plan = plan, .model = named ? of->model : "ORG/MODEL", .gpu = of->gpu, .config = of->config};
 	struct emit_text body = {.text = NULL}, line = {.text = NULL}, whole = {.text = NULL};
 	enum oom_status st;
 
@@ -299,7 +300,7 @@ enum oom_status oom_emit(const char *format, const struct oom_plan *plan,
 	if (!st)
 		st = read_back(t, t->line ? &line : &body, plan, out, err);
 	if (!st)
-		say_objective(plan, run ? run->reading : NULL, out);
+		say_objective(plan, of->reading, out);
 	if (!st) {
 		const bool hashbang = !strncmp(body.text, "#!", 2);
 		const size_t head = hashbang ? strcspn(body.text, "\n") + 1 : 0;
