@@ -30,7 +30,8 @@ static void linear(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	const bool first = n->added;
 	/* The input's gradient comes through view(), the weight's through t(): views hold the products, whose storages have two
 	 * owners (torch/csrc/autograd/variable.h, ViewInfo).  Compiled graphs have none; of a weight that its layer runs again it
-	 * is one matrix, and left out: repeated layers are recorded once. */
+	 * is one matrix, and left out: repeated layers are recorded once.  Of inputs in two dimensions (experts') the gradient is
+	 * no view, and is taken for one: a tensor too many for a moment. */
 	const bool views = t->plan->view_sums && !t->plan->compile;
 	/* in fp8: the gradient of the result, and the weight or the input that it meets */
 	struct grad narrow[2] = {{.sto = -1}, {.sto = -1}};

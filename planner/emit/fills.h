@@ -4,6 +4,10 @@
 
 #include "emit/parts.h"
 
+/* How the processes of several nodes find each other: torchrun runs on every node, each of which is told where the first one
+ * is (torch/distributed/run.py, c10d). */
+#define EMIT_MEETS "--rdzv_backend c10d --rdzv_endpoint \"${HEAD:?address of the first node}:29500\" "
+
 /* objectives.c: one row each; NULL where a framework has none of its own. */
 struct emit_objective {
 	const char *name;               /* the knob's value */

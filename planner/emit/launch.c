@@ -23,10 +23,9 @@ static void launch_line(struct emission *e, struct emit_text *out, const char *m
 	emit_options(e, out);
 }
 
-/* On every node, each of which is told where the first one is: torch/distributed/run.py, c10d. */
 void write_torchrun(struct emission *e, struct emit_text *out)
 {
-	launch_line(e, out, "--rdzv_backend c10d --rdzv_endpoint \"${HEAD:?address of the first node}:29500\" ");
+	launch_line(e, out, EMIT_MEETS);
 }
 
 void write_slurm(struct emission *e, struct emit_text *out)

@@ -188,10 +188,10 @@ void write_megatron(struct emission *e, struct emit_text *out)
 	const int64_t nodes = e->plan->nodes > 0 ? e->plan->nodes : 1;
 
 	if (e->described)
-		emit_put(out, "%sCUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes %lld --nproc_per_node %lld pretrain_gpt.py ",
+		emit_put(out, "%sCUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes %lld --nproc_per_node %lld %spretrain_gpt.py ",
 			 emit_is(e, "allocator", "expandable_segments") ? OOM_ALLOCATOR_EXPANDABLE " "
 									: "",
-			 (long long)nodes, (long long)(e->plan->gpus / nodes));
+			 (long long)nodes, (long long)(e->plan->gpus / nodes), nodes > 1 ? EMIT_MEETS : "");
 	emit_flags(e, out);
 }
 

@@ -126,7 +126,9 @@ void write_openrlhf(struct emission *e, struct emit_text *out)
 	if (of_ray(e))
 		emit_put(out, "python3 -m openrlhf.cli.%s", programs[program_of(e)].program);
 	else
-		emit_put(out, "deepspeed --num_nodes %lld --num_gpus %lld --module openrlhf.cli.%s", (long long)nodes,
+		/* several nodes are those of a file, without which it refuses to start (deepspeed/launcher/runner.py) */
+		emit_put(out, "deepspeed %s--num_nodes %lld --num_gpus %lld --module openrlhf.cli.%s",
+			 nodes > 1 ? "--hostfile \"${HOSTFILE:?file of the nodes and their slots}\" " : "", (long long)nodes,
 			 (long long)(e->plan->gpus / nodes), programs[program_of(e)].program);
 	options(e->doc.root, "", out);
 	emit_put(out, "\n");

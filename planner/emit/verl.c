@@ -159,8 +159,8 @@ void write_verl(struct emission *e, struct emit_text *out)
 	const int64_t nodes = e->plan->nodes > 0 ? e->plan->nodes : 1;
 
 	if (tunes(e))
-		emit_put(out, "torchrun --nnodes %lld --nproc_per_node %lld -m verl.trainer.fsdp_sft_trainer", (long long)nodes,
-			 (long long)(e->plan->gpus / nodes));
+		emit_put(out, "torchrun --nnodes %lld --nproc_per_node %lld %s-m verl.trainer.fsdp_sft_trainer", (long long)nodes,
+			 (long long)(e->plan->gpus / nodes), nodes > 1 ? EMIT_MEETS : "");
 	else
 		emit_put(out, "python3 -m verl.trainer.main_ppo");
 	emit_overrides(e, out);

@@ -135,10 +135,13 @@ static const struct saying sayings[] = {
 	 {"local_batch_size = 8", "pipeline_parallel_microbatch_size = 2"}, ""},
 	{"torchtune", "engine=torchtune precision=bf16 optimizer=adamw grad-ckpt=full ckpt-every=3",
 	 {"enable_activation_checkpointing=False", "ac_mode=selective", "ac_option=3"}, ""},
+	/* torchrun on several nodes hangs where none is told where the first is (torch/distributed/run.py) */
+	{"verl", "engine=fsdp2 zero=3 gpus=16 nodes=2 precision=amp-bf16 attn=flash optimizer=adamw micro-batch=2 seq-len=512",
+	 {"torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint \"${HEAD:?address of the first node}:29500\" -m verl"}, ""},
 	/* openrlhf/cli of 3c3be62 */
 	{"openrlhf", "engine=deepspeed zero=3 gpus=16 nodes=2 precision=bf16 attn=flash optimizer=adamw-fused lora-r=8 "
 	 "lora-targets=q_proj+v_proj micro-batch=2 grad-accum=2 seq-len=512 objective=dpo",
-	 {"deepspeed --num_nodes 2 --num_gpus 8 --module openrlhf.cli.train_dpo", "--ds.lora.target_modules q_proj v_proj",
+	 {"deepspeed --hostfile \"${HOSTFILE:?file of the nodes and their slots}\" --num_nodes 2 --num_gpus 8 --module openrlhf.cli.train_dpo", "--ds.lora.target_modules q_proj v_proj",
 	  "--train.batch_size 64"}, ""},
 	/* litgpt/finetune/lora.py, litgpt/args.py */
 	{"litgpt", "precision=bf16 lora-r=16 lora-targets=all-linear lora-dropout=0.05 base-weights=nf4 optimizer=paged-adamw keep-base-inputs=true "
