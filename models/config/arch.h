@@ -174,6 +174,11 @@ struct oom_type_targets {
 	const char *norms;
 };
 
+/* How a family's `unasked` begins, and the sentence of a tower that no step runs: what it takes, and what a run is on. */
+#define OOM_WORDS_ALONE "priced as a step on words alone"
+#define OOM_ON_WORDS_ALONE(takes, on) \
+	OOM_WORDS_ALONE ": what " takes " is not counted for this model type, and a run on " on " takes more"
+
 /* One model family: its types, how its keys are read, how its step is emitted. */
 struct oom_family {
 	union {

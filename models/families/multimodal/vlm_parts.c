@@ -44,14 +44,12 @@ const char *oom_vlm_unasked(const struct oom_arch *a, enum oom_task task)
 	if (task == OOM_TASK_CAUSAL_LM && a->vlm->alone)
 		return "";
 	if (!(flags & (OOM_VLM_RUNS | OOM_VLM_CROSSED)))
-		return flags & OOM_VLM_AUDIO ?
-			       "priced as a step on words alone: what audio takes is not counted for this model type, and a run on it takes more" :
-			       "priced as a step on words alone: what images take is not counted for this model type, and a run on them takes more";
+		return flags & OOM_VLM_AUDIO ? OOM_ON_WORDS_ALONE("audio takes", "it") : OOM_ON_WORDS_ALONE("images take", "them");
 	if (flags & OOM_VLM_AUDIO)
-		return "priced as a step on words alone; a run on audio takes more: --audio-seconds says how much of it a sample has";
+		return OOM_WORDS_ALONE "; a run on audio takes more: --audio-seconds says how much of it a sample has";
 	if (flags & OOM_VLM_HEARS)
-		return "priced as a step on words alone; a run on images or audio takes more: --images N, --audio-seconds";
-	return "priced as a step on words alone; a run on images takes more: --images N says how many of them a sample has";
+		return OOM_WORDS_ALONE "; a run on images or audio takes more: --images N, --audio-seconds";
+	return OOM_WORDS_ALONE "; a run on images takes more: --images N says how many of them a sample has";
 }
 
 void oom_vlm_free(struct oom_vlm *v)

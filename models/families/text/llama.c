@@ -265,9 +265,7 @@ static struct oom_val llama_step(struct oom_tape *t, const struct oom_arch *a)
 static const char *llama_unasked(const struct oom_arch *a, enum oom_task task)
 {
 	(void)task;
-	return llama_kind(a)->towers ? "priced as a step on words alone: what images or audio take is not counted for this model type, "
-				       "and a run on them takes more" :
-				       "";
+	return llama_kind(a)->towers ? OOM_ON_WORDS_ALONE("images or audio take", "them") : "";
 }
 
 /* Their queries, keys and values are one layer. */
