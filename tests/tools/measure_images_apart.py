@@ -158,8 +158,9 @@ def towerless():
           patch_size=PATCH, image_size=SIDE, hidden_size=256)
 
 
-def main():
-    for table in (moving, asked, windowed, mapped, latent, described, towerless):
+def measure_tables(tables):
+    """Rows of the types that these tables name, with what all of them need to be known."""
+    for table in tables:
         table()
     kernels_refuse_strides()
     backend = images.prepared()
@@ -168,4 +169,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    measure_tables((moving, asked, windowed, mapped, latent, described, towerless))

@@ -5,10 +5,9 @@
 """
 import torch
 
-import measure_images as images
-from image_batches import GRID, IMAGE, PATCH, SIDE, flat, pixels, tokens
-from measure_images import SIGLIP, VIT, model
-from measure_images_apart import kernels_refuse_strides, ones_are_known
+from image_batches import GRID, IMAGE, flat
+from measure_images import SIGLIP, model
+from measure_images_apart import measure_tables
 
 SAM = dict(hidden_size=192, num_hidden_layers=3, num_attention_heads=4, image_size=256, patch_size=16, mlp_dim=384,
            output_channels=64, window_size=7, global_attn_indexes=[1])
@@ -30,17 +29,5 @@ def doubled():
           high_res_vision_config=dict(SAM, model_type="sam_vision_model"))
 
 
-TABLES = (doubled,)
-
-
-def main():
-    for table in TABLES:
-        table()
-    kernels_refuse_strides()
-    backend = images.prepared()
-    ones_are_known()
-    images.measure(backend, "images", images.MODELS, images.run, len(images.STEPS))
-
-
 if __name__ == "__main__":
-    main()
+    measure_tables((doubled,))
