@@ -48,6 +48,8 @@ struct step {
 	bool fits;
 };
 
+/* With OOM_EVAL_VERDICT the replay, where one must decide, begins on the card itself: what dies there is not played
+ * on an endless one too, and what never fills it has its exact price already. */
 static enum oom_status judge(const struct climb *c, struct step *s, unsigned flags)
 {
 	const enum oom_status st = oom_judge(c->ev, c->model, &s->plan, c->capacity, flags,
@@ -99,7 +101,7 @@ static enum oom_status best_step(const struct climb *c, const struct oom_rung *r
 			oom_plan_relax(&next.plan);
 		if (!runs(c, &next.plan, note))
 			continue;
-		st = judge(c, &next, OOM_EVAL_FAST);
+		st = judge(c, &next, OOM_EVAL_VERDICT);
 		*any = true;
 		if (st == OOM_ERR_INVALID) {
 			snprintf(note, 200, "%.190s", c->err ? c->err->text : "");
@@ -160,7 +162,7 @@ static void how_many_gpus(const struct climb *c, struct oom_rung_result *res)
 	s.plan.zero_stage = e->shards_to;
 	oom_plan_relax(&s.plan);
 	for (s.plan.gpus = 2; s.plan.gpus <= 1024; s.plan.gpus *= 2)
-		if (!judge(c, &s, OOM_EVAL_FAST) && s.fits) {
+		if (!judge(c, &s, OOM_EVAL_VERDICT) && s.fits) {
 			snprintf(res->note, sizeof(res->note),
 				 "would fit on %lld such GPUs with ZeRO-%lld (a guess)",
 				 (long long)s.plan.gpus, (long long)s.plan.zero_stage);
@@ -185,7 +187,7 @@ static enum oom_status raise_micro_batch(const struct climb *c)
 		s.plan.grad_accum = per_gpu / b;
 		if (!oom_compat_allows(&c->compat, &s.plan, &l->runs, &c->excused))
 			continue;
-		st = judge(c, &s, OOM_EVAL_FAST);
+		st = judge(c, &s, OOM_EVAL_VERDICT);
 		if (st)
 			return st == OOM_ERR_INVALID ? OOM_OK : st;
 		if (!s.fits)
@@ -296,7 +298,7 @@ static enum oom_status try_without(const struct climb *c, size_t i)
 	if (!undone(oom_rung_at(i), l, &s.plan) ||
 	    !oom_compat_allows(&c->compat, &s.plan, &l->runs, &c->excused))
 		return OOM_OK;
-	st = judge(c, &s, OOM_EVAL_FAST);
+	st = judge(c, &s, OOM_EVAL_VERDICT);
 	if (!st && s.fits)
 		st = judge_exactly(c, &s);
 	if (!st && s.fits) {
