@@ -125,6 +125,8 @@ int oom_estimate_runs(struct oom_job *job);
 
 /* "50.79 of 39.38 GiB", each with its unit where they differ; returns buf. */
 const char *oom_used_of(char buf[80], uint64_t used, uint64_t capacity);
+/* What its bytes are called: more than there is was not used, it is what a card without an end would show. */
+const char *oom_used_or_wanted(const struct oom_target *t, const struct oom_judged *j);
 
 /* report.c, report_json.c, report_search.c */
 void oom_report_plan(const struct oom_job *job, const struct oom_target *t,

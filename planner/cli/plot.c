@@ -153,8 +153,8 @@ static void title(FILE *out, const struct oom_target *t, const struct oom_judged
 	oom_format_bytes(e->used_bytes, used, sizeof(used));
 	oom_format_bytes(t->q.capacity_bytes, cap, sizeof(cap));
 	if (t->q.capacity_bytes)
-		snprintf(head, sizeof(head), "%s: %s of %s on %s", fits ? "fits" : "does not fit",
-			 used, cap, t->q.gpu ? oom_shown(t->gpu.name) : "the card");
+		snprintf(head, sizeof(head), "%s: %s %s of %s on %s", fits ? "fits" : "does not fit", used,
+			 oom_used_or_wanted(t, j), cap, t->q.gpu ? oom_shown(t->gpu.name) : "the card");
 	else
 		snprintf(head, sizeof(head), "%s at the peak", used);
 	oom_svg_text(out, 16, 28, 18, OOM_ANCHOR_START, t->q.capacity_bytes && !fits ? LIMIT : INK, "%s",

@@ -24,17 +24,20 @@ static const char *card(const struct oom_target *t)
 	return t->q.gpu ? oom_shown(t->gpu.name) : "the card";
 }
 
+const char *oom_used_or_wanted(const struct oom_target *t, const struct oom_judged *j)
+{
+	return j->eval.used_bytes <= oom_budget(t->q.capacity_bytes, &j->plan) ? "used" : "wanted";
+}
+
 static void predicted(const struct oom_target *t, const struct oom_judged *j)
 {
 	const uint64_t capacity = t->q.capacity_bytes, used = j->eval.used_bytes;
 
-	/* more than there is was not used: it is what a card without an end would show */
 	printf("%s%s%s: peak %s %s of %s on %s", oom_paint(j->fits ? OOM_GOOD : OOM_BAD),
 	       j->fits	   ? j->eval_fits ? "FITS" : "FITS TRAINING" :
 	       j->fits_gpu ? "FITS THE GPU, NOT THE HOST" :
 			     "DOES NOT FIT",
-	       oom_paint(OOM_PLAIN), oom_gib(used), used <= oom_budget(capacity, &j->plan) ? "used" : "wanted",
-	       oom_gib(capacity), card(t));
+	       oom_paint(OOM_PLAIN), oom_gib(used), oom_used_or_wanted(t, j), oom_gib(capacity), card(t));
 	if (j->fits_gpu)
 		printf(", %s free\n", oom_gib(capacity - used));
 	else if (used <= oom_budget(capacity, &j->plan))

@@ -57,7 +57,7 @@ while read -r question; do
 	same 'first line' "$(head -1 page)" "$(head -1 quiet)" "$question"
 	verdict=$(grep -m 1 'peak .* \(used\|wanted\) of ' page)
 	used=$(echo "$verdict" | sed 's/.*peak \(.*\) [a-z]* of.*/\1/')
-	same 'picture' "$(echo "$verdict" | sed 's/.*peak \(.*\) [a-z]* of \([^,]*\).*/\1 of \2/')" \
+	same 'picture' "$(echo "$verdict" | sed 's/.*peak \([^,]*\).*/\1/')" \
 		"$(grep -m 1 -o 'fits\{0,1\}: [^<]* on [^<]*' p.svg | sed 's/^fits\{0,1\}: //')" "$question"
 	# of JSON's figures the second is the answer's, the first what was asked
 	same 'bytes of JSON' "$used" "$(grep -o '"used_bytes": [0-9]*' json | sed -n 2p | awk '{ b = $2; split("B KiB MiB GiB TiB", unit, " ")
