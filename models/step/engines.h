@@ -41,6 +41,9 @@ struct oom_engine {
 const struct oom_engine *oom_engine_of(const struct oom_plan *plan);
 /* What those hooks take of the processor in a micro-step. */
 double oom_engine_hooks_s(const struct oom_plan *plan, const struct oom_work *work);
+/* What an engine's own layers take of the processor in a micro-step, below which none is; 0 where they are
+ * the model's. */
+double oom_engine_layers_s(const struct oom_plan *plan, const struct oom_work *work);
 
 /* Whether the engine trains 16-bit weights where the plan says autocast (oom_engine_recast: the plan as
  * it then trains). */

@@ -79,14 +79,17 @@ static void unpacking(const struct facts *f)
 static void launches(const struct facts *f)
 {
 	const double hooks = oom_engine_hooks_s(f->plan, &f->eval->work);
-	char gathering[64] = "";
+	const double layers = oom_engine_layers_s(f->plan, &f->eval->work);
+	char gathering[64] = "", least[64] = "";
 
+	if (layers > 0)
+		snprintf(least, sizeof(least), ", no less than %.3g s of Megatron's layers", layers);
 	if (hooks > 0)
 		snprintf(gathering, sizeof(gathering), " + %.3g s of hooks that gather weights", hooks);
-	say(f, "%.0f x %.3g us from Python + %.0f x %.3g us from autograd%s%s, x %lld",
+	say(f, "%.0f x %.3g us from Python + %.0f x %.3g us from autograd%s%s%s, x %lld",
 	    f->eval->work.launches, f->speed.python_s * 1e6, f->eval->work.launches_back,
 	    f->speed.engine_s * 1e6, f->plan->compile ? ", a third of them compiled" : "", gathering,
-	    times(f));
+	    least, times(f));
 }
 
 static void sent(const struct facts *f, double bytes, double calls, double speed)

@@ -151,7 +151,7 @@ static double talk(struct oom_time_step *s, double micro)
 		     tensor = sums - behind,
 		     /* tensor ranks send their own tokens to the experts */
 		     expert = exchange(s, peers(s, ep, ep > tp ? 1 : tp)),
-		     attention = s->part[OOM_TIME_ATTENTION] / s->times;
+		     attention = s->part[OOM_TIME_ATTENTION] / s->times, least = oom_engine_layers_s(p, w);
 	double context = p->cp_comm == OOM_CP_A2A ?
 				 oom_exchange_seconds(&s->speed, peers(s, cp, tp), w->context_bytes,
 						      w->context_calls) :
@@ -169,6 +169,10 @@ static double talk(struct oom_time_step *s, double micro)
 	s->part[OOM_TIME_CONTEXT] = context * s->times;
 	s->part[OOM_TIME_PIPELINE] = send * s->times;
 	micro += tensor + expert + context + send;
+	if (micro < least) {
+		s->part[OOM_TIME_LAUNCHES] += (least - micro) * s->times;
+		micro = least;
+	}
 	if (pp > 1)
 		s->part[OOM_TIME_BUBBLE] = (pp - 1) / (double)(p->vpp > 1 ? p->vpp : 1) * micro;
 	return micro;
