@@ -87,7 +87,7 @@ NAMED = [
 def config_of(row):
     """The model's config.json, or None when the table does not say enough."""
     if "shape" in row:
-        word = lambda v: int(v) if re.fullmatch(r"-?[0-9]+", v) else float(v) if re.fullmatch(r"-?[0-9]*\.[0-9]+", v) else {"true": True, "false": False}.get(v, v)
+        word = lambda v: [word(x) for x in v[1:-1].split(",")] if v.startswith("[") else int(v) if re.fullmatch(r"-?[0-9]+", v) else float(v) if re.fullmatch(r"-?[0-9]*\.[0-9]+", v) else {"true": True, "false": False}.get(v, v)
         return {k: word(v) for k, v in (x.split("=", 1) for x in row["shape"].split(";"))}
     for name, config in NAMED:
         if name in row["model"]:
