@@ -30,6 +30,8 @@ struct oom_val oom_op_embedding_param(struct oom_tape *t, struct oom_val w, stru
 {
 	struct oom_val y, rows;
 
+	if (t->merge)
+		t->table = w;
 	/* the words alone, before virtual tokens join them */
 	if (oom_plan_prompted(t->plan) && !t->prompted && ids.mono == t->m_bs && ids.sto < 0)
 		ids.mono = oom_len_minus(t, t->m_b, (uint64_t)t->plan->virtual_tokens);

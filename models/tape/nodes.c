@@ -221,6 +221,19 @@ struct oom_val oom_node_out(struct oom_tape *t, int32_t node, uint8_t slot, stru
 	return x;
 }
 
+void oom_graph_dies(struct oom_tape *t, size_t from)
+{
+	while (t->n_nodes > from) {
+		struct oom_node *n = &t->nodes[--t->n_nodes];
+
+		for (int i = 0; i < n->n_edge; i++)
+			if (n->edge[i].to <= -2 && !t->recompute && !t->dry && t->params[-2 - n->edge[i].to].edges)
+				t->params[-2 - n->edge[i].to].edges--;
+		for (int i = 0; i < n->n_saved; i++)
+			oom_unref(t, n->saved[i]);
+	}
+}
+
 bool oom_tape_ckpt(struct oom_tape *t, const struct oom_ckpt *c)
 {
 	if (!oom_tape_grow(t, (void **)&t->ckpts, &t->cap_ckpts, OOM_USUAL_FEW, t->n_ckpts + 1, sizeof(*t->ckpts)))

@@ -135,6 +135,8 @@ struct oom_tape {
 	 * images */
 	struct oom_val (*merge)(struct oom_tape *t, void *ctx, struct oom_val x);
 	void *merge_ctx;
+	/* the table of the words that the merged features join, which features may be looked up in as well (Chameleon) */
+	struct oom_val table;
 	/* changes what the first n layers of the next stack return, from outside of them and of their checkpoints, and is told
 	 * when the stack is over; all zero: nobody is */
 	struct oom_behind {
@@ -347,6 +349,8 @@ void oom_node_save(struct oom_tape *t, int32_t node, struct oom_val x);
 void oom_node_hold(struct oom_tape *t, int32_t node, struct oom_val x);
 /* Makes x output `slot` of node. */
 struct oom_val oom_node_out(struct oom_tape *t, int32_t node, uint8_t slot, struct oom_val x);
+/* Nodes from the given one on were made for nothing that the loss sees: they go, with what they saved. */
+void oom_graph_dies(struct oom_tape *t, size_t from);
 
 /* Autocast regions: the weight-cast cache lives until the outermost one is left. */
 void oom_amp_enter(struct oom_tape *t);

@@ -6,17 +6,8 @@
 #include "blocks/image.h"
 #include "projector.h"
 #include "vision.h"
+#include "vq.h"
 #include "weights.h"
-
-#define MAX_LEVELS 16
-struct vq {
-	uint64_t base, multiplier[MAX_LEVELS], n, blocks, in, out, latent, embed;
-	bool twice;                     /* double_latent */
-	bool attends[MAX_LEVELS], middle;
-	/* Emu 3: its attention's width, linear layers; halvings of time; channels of the quantised
-	 * features that steer the decoder's norms */
-	uint64_t linear, times, steered;
-};
 
 static struct vq vq_read(struct oom_reader *r)
 {
@@ -28,7 +19,7 @@ static struct vq vq_read(struct oom_reader *r)
 		       .embed = oom_read_count(r, "embed_dim", 1),
 		       .twice = oom_read_bool(r, "double_latent", false), .middle = true};
 
-	q.n = oom_read_counts(r, "channel_multiplier", q.multiplier, MAX_LEVELS);
+	q.n = oom_read_counts(r, "channel_multiplier", q.multiplier, VQ_MAX_LEVELS);
 	if (r->status || q.base > 65536 || q.blocks > 64)
 		oom_read_fail(r, "the image tokenizer's sizes (%s) make no model", r->prefix);
 	return q;
@@ -139,6 +130,25 @@ static void vq_codes(struct oom_tape *t, const struct vq *q, uint64_t codes, uin
 	oom_weight_conv(t, "post_quant_conv", q->latent, q->embed * kernel, true);
 }
 
+/* What the tokenizer makes of the images: numbers of words, which the text's own table has. */
+static struct oom_val chameleon_words(struct oom_emit *e, const struct vq *q, uint64_t codes, uint64_t side)
+{
+	const uint64_t elements = q->in * side * side;
+	struct oom_tape *t = e->t;
+	const uint16_t b = t->m_b;
+	struct oom_frame f = {.t = t};
+	struct oom_val x = oom_pixel_values(t, e->m_images, elements), ids;
+	uint64_t n;
+
+	t->pixels += e->pictures * elements;
+	t->m_b = e->m_images;                   /* whose samples are images */
+	ids = oom_name(&f, oom_vq_tokens(t, q, codes, side, x, &n));
+	t->m_b = b;
+	oom_tower_tokens(e, n ? n : 1);
+	x = oom_op_embedding_param(t, t->table, ids, e->a->vocab, D(e->a->d_model));
+	return oom_leave(&f, oom_lora_embedded(t, oom_hooked(t, x)));
+}
+
 /* ChameleonModel: the tokenizer's encoder alone. */
 struct oom_val oom_emit_chameleon(struct oom_emit *e)
 {
@@ -152,6 +162,8 @@ struct oom_val oom_emit_chameleon(struct oom_emit *e)
 	q.middle = !strcmp(oom_read_string(r, "attn_type", "vanilla"), "vanilla");
 	for (uint64_t l = 0; l < q.n; l++)
 		q.attends[l] = q.middle && listed(r, side >> l);
+	if (e->merged)
+		return chameleon_words(e, &q, codes, e->t->plan->image_size ? (uint64_t)e->t->plan->image_size : side);
 	vq_encoder(e->t, &q);
 	vq_codes(e->t, &q, codes, 1);
 	return oom_none();
