@@ -20,6 +20,7 @@ struct climb {
 	struct oom_compat_set excused;  /* rules that the plan breaks before the climb */
 	struct oom_ladder *l;
 	struct oom_error *err;
+	bool late;              /* a price that only the next plan would be compared with is not asked for */
 };
 
 /* Whether the plan can be launched as it is priced; else why not, for the rung's note. */
@@ -192,7 +193,8 @@ static enum oom_status raise_micro_batch(const struct climb *c)
 			return st == OOM_ERR_INVALID ? OOM_OK : st;
 		if (!s.fits)
 			continue;
-		st = judge_exactly(c, &s);
+		if (!c->late)
+			st = judge_exactly(c, &s);
 		if (!st)
 			take(l, &s);
 		return st;
@@ -299,7 +301,7 @@ static enum oom_status try_without(const struct climb *c, size_t i)
 	    !oom_compat_allows(&c->compat, &s.plan, &l->runs, &c->excused))
 		return OOM_OK;
 	st = judge(c, &s, OOM_EVAL_VERDICT);
-	if (!st && s.fits)
+	if (!st && s.fits && !c->late)
 		st = judge_exactly(c, &s);
 	if (!st && s.fits) {
 		take(l, &s);
@@ -320,6 +322,32 @@ static enum oom_status give_back(const struct climb *c)
 			    c->l->rung[i].outcome == OOM_RUNG_TAKEN)
 				st = try_without(c, i);
 	return st;
+}
+
+/* Down again from a plan that fits, as far as one does.  Of the plans on the way only the last has its price in the
+ * answer; should that not fit, against its bounds (oom_decide), each is priced before it is taken. */
+static enum oom_status descend(struct climb *c)
+{
+	const struct oom_ladder top = *c->l;
+	struct step s;
+	enum oom_status st = OOM_OK;
+
+	for (c->late = true;; c->late = false) {
+		*c->l = top;
+		st = give_back(c);
+		if (!st)
+			st = raise_micro_batch(c);
+		if (st || !c->late)
+			return st;
+		s = (struct step){c->l->plan, c->l->eval, c->l->fits};
+		st = judge_exactly(c, &s);
+		if (st == OOM_ERR_MEMORY)
+			return st;
+		if (!st && s.fits) {
+			take(c->l, &s);
+			return OOM_OK;
+		}
+	}
 }
 
 enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_model *model,
@@ -361,9 +389,7 @@ enum oom_status oom_ladder_climb(struct oom_evaluator *ev, const struct oom_mode
 			how_many_gpus(&c, &l->rung[i]);
 	}
 	if (!st && l->fits && !l->start_fits)
-		st = give_back(&c);
-	if (!st && l->fits && !l->start_fits)
-		st = raise_micro_batch(&c);
+		st = descend(&c);
 	if (l->fits && !l->start_fits)
 		mark_raised(l);
 	return st || (l->start_fits && !l->mended) ? st : describe(&c, &l->plan, &l->eval);
