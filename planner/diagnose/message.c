@@ -179,6 +179,8 @@ static void rename_by_text(struct oom_crash *c, const char *begin, const char *a
 		{OOM_RUNTIME_NOBODYS, "verl", "torch"}, {OOM_RUNTIME_NOBODYS, "DeepSpeed", "torch"}, {OOM_RUNTIME_NOBODYS, "bitsandbytes", "torch"},
 		{OOM_RUNTIME_NOBODYS, "RayActor", "torch"}, {OOM_RUNTIME_NOBODYS, "PyTorch", "torch"}, {OOM_RUNTIME_NOBODYS, "LLM", "torch"}, {OOM_RUNTIME_NOBODYS, "Qwen", "torch"}, {OOM_RUNTIME_NOBODYS, "openrlhf", "torch"}, {OOM_RUNTIME_NOBODYS, "peft", "torch"}, {OOM_RUNTIME_NOBODYS, "lora", "torch"}, {OOM_RUNTIME_NOBODYS, "LoRA", "torch"},
 		{OOM_RUNTIME_NOBODYS, "accelerate launch", "torch"}, {OOM_RUNTIME_NOBODYS, "transformers", "torch"},
+		{OOM_RUNTIME_NOBODYS, "mlx", "mlx"}, {OOM_RUNTIME_NOBODYS, "MLX", "mlx"}, {OOM_RUNTIME_NOBODYS, "nsloth", "torch"}, {OOM_RUNTIME_NOBODYS, "GRPO", "torch"}, {OOM_RUNTIME_NOBODYS, "grpo", "torch"},
+		{OOM_RUNTIME_NOBODYS, "Trainer", "torch"}, {OOM_RUNTIME_NOBODYS, "trainer.py", "torch"},
 		/* whoever has batches or epochs learns, on a runtime that is named or on the one that most use */
 		{OOM_RUNTIME_NOBODYS, "tensorflow", "tensorflow"}, {OOM_RUNTIME_NOBODYS, "mxnet", "mxnet"}, {OOM_RUNTIME_NOBODYS, "caffe", "caffe"},
 		{OOM_RUNTIME_NOBODYS, "darknet", "cuda"}, {OOM_RUNTIME_NOBODYS, "batch size", "torch"}, {OOM_RUNTIME_NOBODYS, "batch_size", "torch"},

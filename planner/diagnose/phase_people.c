@@ -125,6 +125,27 @@ bool oom_phase_ends_epoch(const char *begin, const char *end)
 	return false;
 }
 
+/* "after training for ~120+ steps", "after about 300 iterations": a number of them, and that they are over. */
+static bool counts_passed(const char *begin, const char *end)
+{
+	static const char *const what[] = {" steps", " iterations", " iters", " batches"};
+
+	for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, what[i])); p++) {
+			const char *const line = oom_line_begin(begin, p), *number = p;
+
+			while (number > line && (number[-1] == '+' || number[-1] == 'k' || number[-1] == 'K'))
+				number--;
+			if (number == line || number[-1] < '0' || number[-1] > '9')
+				continue;
+			while (number > line && number[-1] >= '0' && number[-1] <= '9')
+				number--;
+			if ((p - number > 1 || *number > '2') && oom_text_find(number - line > 30 ? number - 30 : line, number, "fter "))
+				return true;
+		}
+	return false;
+}
+
 bool oom_people_stepped(const char *begin, const char *end)
 {
 	static const char *const many[] = {"a few ", "few ", "some ", "several ", "hundreds of ", "many "}, *const what[] = {"steps", "iterations", "batches"};
@@ -136,7 +157,7 @@ bool oom_people_stepped(const char *begin, const char *end)
 			if (oom_text_find(begin, end, words))
 				return true;
 		}
-	return oom_text_find(begin, end, "third step");
+	return counts_passed(begin, end) || oom_text_find(begin, end, "third step");
 }
 
 bool oom_bar_above(const char *from, const char *at)

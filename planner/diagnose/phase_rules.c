@@ -329,7 +329,7 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	{"evaluat", OOM_CRASH_EVAL}, {"nference", OOM_CRASH_INFERENCE}, {"generating", OOM_CRASH_INFERENCE},
 	{"save the model", OOM_CRASH_SAVE}, {"saving the model", OOM_CRASH_SAVE}, {"saving the checkpoint", OOM_CRASH_SAVE},
 	{"test code", OOM_CRASH_EVAL}, {"testing code", OOM_CRASH_EVAL}, {"test script", OOM_CRASH_EVAL},
-	{"finetun", OOM_CRASH_TRAIN_STEP}, {"fine-tun", OOM_CRASH_TRAIN_STEP}, {"ine tuning", OOM_CRASH_TRAIN_STEP}, {"training", OOM_CRASH_TRAIN_STEP}, {" train ", OOM_CRASH_TRAIN_STEP},
+	{"finetun", OOM_CRASH_TRAIN_STEP}, {"fine-tun", OOM_CRASH_TRAIN_STEP}, {"ine tuning", OOM_CRASH_TRAIN_STEP}, {"ine tune ", OOM_CRASH_TRAIN_STEP}, {"training", OOM_CRASH_TRAIN_STEP}, {" train ", OOM_CRASH_TRAIN_STEP},
 	/* options that only who infers, or only who trains, gives */
 	{"--ddim_steps", OOM_CRASH_INFERENCE}, {"--ddpm_steps", OOM_CRASH_INFERENCE}, {"--init-img", OOM_CRASH_INFERENCE}, {"--init_image", OOM_CRASH_INFERENCE},
 	{"--outdir", OOM_CRASH_INFERENCE}, {"--cfg_scale", OOM_CRASH_INFERENCE}, {"--num_samples", OOM_CRASH_INFERENCE}, {"--beam ", OOM_CRASH_INFERENCE},

@@ -194,6 +194,7 @@ static bool speaks_of_lora(const char *begin, const char *end)
 {
 	static const char *const words[] = {"lora", "LoRA", "Lora", "LORA", "LoRa"},
 				 *const against[] = {"ithout ", "nstead of ", "han ", "no ", "not ", "works", "fine with ", "try ", "use "},
+				 *const own[] = {"I use ", "we use ", "We use ", "I used ", "we used "},
 				 *const whole[] = {"full fine", "full-fine", "full param", "full-param", "full_", "Full ", "full tun", "fullfine", "finetuning_type: full", "finetuning_type full",
 				     "train_type full", "full sft", "\xe5\x85\xa8\xe9\x87\x8f" /* all weights */, "\xe5\x85\xa8\xe5\x8f\x82"};
 
@@ -206,7 +207,8 @@ static bool speaks_of_lora(const char *begin, const char *end)
 
 			/* an option or a name that holds it is read as one */
 			if (first && !(after < end && (alphabetic(*after) || (strchr("_-/.=:(", *after) && !ends_sentence(after, end)))) &&
-			    !any_in(against, COUNT(against), p - line > 14 ? p - 14 : line, oom_line_end(p, end) - p > 20 ? p + 20 : oom_line_end(p, end)) &&
+			    (any_in(own, COUNT(own), p - line > 8 ? p - 8 : line, p) ||
+			     !any_in(against, COUNT(against), p - line > 14 ? p - 14 : line, oom_line_end(p, end) - p > 20 ? p + 20 : oom_line_end(p, end))) &&
 			    !oom_text_find(line, p, "Warning"))
 				return true;
 		}

@@ -47,8 +47,9 @@ void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *
 	static const char *const second[] = {"zero2", "zero_2", "zero-2", "_z2", "stage2", "stage_1_and_2", "ZeRO-2", "\"stage\": 2", "\"stage\":2", "zero_stage: 2", "zero_stage=2", "zero_stage 2", "zero-stage 2", "ero stage 2",
 						"ero Stage 2", "eRO stage 2", "eRO Stage 2", "ZeRO2", "deepspeed_zero_optimizer", NULL},
 				 *const zero[] = {"deepspeed", "DeepSpeed", "ZeRO", NULL},
-				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "ingle GPU", "ingle gpu", "single A100", "single H100", "'devices': 1,", "World size: 1\n", "world_size=1,", NULL};
+				 *const single[] = {"Num GPUs = 1", "Num GPUs used = 1", "ingle GPU", "ingle gpu", "single A100", "single H100", "'devices': 1,", "World size: 1\n", "world_size=1,", "num_processes: 1\n", NULL};
 	static const char *const rollouts[] = {"ppo", "PPO", "grpo", "GRPO", "rloo", "RLOO", "Reinforce++", "reinforce++", NULL};
+	static const char *const of_answers[] = {"grpo", "GRPO", "rloo", "RLOO", NULL};
 	static const char *const engines[] = {"/vllm/v1/", "/vllm/worker/", "/vllm/engine/", "/vllm/executor/", "/sglang/srt/", NULL};
 	static const char *const third[] = {"\"stage\": 3", "\"stage\":3", "'stage': 3", "stage: 3", NULL};
 	static const char *const with_offload[] = {"with CPU offload", "with cpu offload", "with CPU Offload", "+ CPU offload", "+ cpu offload", "offload to CPU)", "ptimizer offload to CPU", NULL};
@@ -72,6 +73,9 @@ void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *
 	c->wsl = oom_text_find(begin, end, "WSL") || oom_text_find(begin, end, "wsl2");
 	c->disks = oom_text_find(begin, end, "nvme_path") || oom_text_find(begin, end, "\"nvme\"") || oom_text_find(begin, end, "device: nvme") || oom_text_find(begin, end, "device nvme");
 	c->rolls = begins_word(begin, end, rollouts);
+	/* those that score groups of answers were made for language models (Shao et al. 2024, arXiv:2402.03300, section 4.1;
+	 * Ahmadian et al. 2024, arXiv:2402.14740) */
+	c->language |= begins_word(begin, end, of_answers);
 	c->engine_loads = any(begin, end, engines);
 	/* who trains and gives a share to an engine, or makes one: vLLM's LLM(), SGLang's Engine() */
 	c->engine = oom_told(c, "gpu_memory_utilization") || oom_told(c, "vllm_gpu_memory_utilization") ||

@@ -147,5 +147,6 @@ const char *oom_task_dialect(const struct oom_crash *c)
 {
 	static const char *const names[OOM_TASKS] = {NULL, "atoms", "graphs", "agents", "audio", "volumes", "video", "images"};
 
-	return names[c->task];
+	/* of answers a language model is the agent */
+	return c->task == OOM_TASK_AGENTS && c->rolls && c->language ? NULL : names[c->task];
 }
