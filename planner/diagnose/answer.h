@@ -245,6 +245,7 @@ uint64_t oom_shortage(const struct oom_crash *c);
 /* One more thing to do; what another says already is not said again. */
 void oom_fix_add(struct oom_crash_answer *a, const char *prefix, const char *text);
 /* What weights (and, in full training, their states) take on one card by the model's name; *each: bytes a parameter. */
+double oom_card_bytes(const struct oom_crash *c, enum oom_crash_work work);
 double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, double *each);
 /* What is reserved and idle would have been enough, in one piece. */
 bool oom_stranded_enough(const struct oom_crash *c);

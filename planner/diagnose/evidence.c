@@ -69,7 +69,7 @@ static void listed_others(const struct oom_crash *c, enum oom_cause cause, struc
 /* What the model's size, by its name, says of the card or of the host. */
 static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
 {
-	const double gib = 1073741824.0, parameters = (double)c->parameters, total = (double)c->bytes[OOM_CRASH_TOTAL],
+	const double gib = 1073741824.0, parameters = (double)c->parameters, total = oom_card_bytes(c, work),
 		     ranks = oom_told(c, "nproc_per_node");
 	double each, need;
 	char *out, copies[60] = "";

@@ -128,10 +128,19 @@ double oom_weights_bytes(const struct oom_crash *c, enum oom_crash_work work, do
 	return (double)c->parameters * *each / (cards > 1 ? cards : 1);
 }
 
+/* Of the card: what the message reports, else what people call it by, "two 80GB GPUs", of a training whose text gives no
+ * message's numbers; 0: neither. Such a name is binary and rounded up, so that what exceeds it exceeds the card. */
+double oom_card_bytes(const struct oom_crash *c, enum oom_crash_work work)
+{
+	if (c->known[OOM_CRASH_TOTAL])
+		return (double)c->bytes[OOM_CRASH_TOTAL];
+	return work == OOM_WORK_TRAINING && c->trains && !c->known[OOM_CRASH_TRIED] ? c->card_said * GIB : 0;
+}
+
 /* An optimizer with states of 8 bits: weights and gradients of 2 bytes, two moments of 1. */
 bool oom_small_states_fit(const struct oom_crash *c)
 {
-	return (double)c->parameters * 6 < 0.9 * (double)c->bytes[OOM_CRASH_TOTAL] * (divided(c) ? c->cards : 1);
+	return (double)c->parameters * 6 < 0.9 * oom_card_bytes(c, OOM_WORK_TRAINING) * (divided(c) ? c->cards : 1);
 }
 
 /* Weights that are kept in 16 bits alone have no fp32 copy, and gradients and moments of 16 bits: half as much. */
@@ -139,24 +148,25 @@ bool oom_states_surely(const struct oom_crash *c, enum oom_crash_work work)
 {
 	double each;
 
-	return oom_weights_bytes(c, work, &each) / 2 > (double)c->bytes[OOM_CRASH_TOTAL];
+	return oom_weights_bytes(c, work, &each) / 2 > oom_card_bytes(c, work);
 }
 
 bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work)
 {
+	const double total = oom_card_bytes(c, work);
 	double each;
 
 	/* of what ranks divide among them the text seldom says how many they are */
-	return c->parameters && c->known[OOM_CRASH_TOTAL] && !(c->stepped && work == OOM_WORK_TRAINING) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
-	       (!c->splits || (divided(c) && !c->offloads)) && oom_weights_bytes(c, work, &each) > (double)c->bytes[OOM_CRASH_TOTAL];
+	return c->parameters && total > 0 && !(c->stepped && work == OOM_WORK_TRAINING) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
+	       (!c->splits || (divided(c) && !c->offloads)) && oom_weights_bytes(c, work, &each) > total;
 }
 
 double oom_states_share(const struct oom_crash *c, enum oom_crash_work work)
 {
-	const double total = (double)c->bytes[OOM_CRASH_TOTAL];
+	const double total = oom_card_bytes(c, work);
 	double each, need;
 
-	if (work != OOM_WORK_TRAINING || !c->parameters || !c->known[OOM_CRASH_TOTAL] || !oom_runtime_is(c, OOM_RUNTIME_TORCH) || (c->set & OOM_SET(OOM_LEVER_QUANT)) || !divided(c) || c->offloads)
+	if (work != OOM_WORK_TRAINING || !c->parameters || total <= 0 || !oom_runtime_is(c, OOM_RUNTIME_TORCH) || (c->set & OOM_SET(OOM_LEVER_QUANT)) || !divided(c) || c->offloads)
 		return 0;
 	need = oom_weights_bytes(c, work, &each);
 	/* half of a card, by a judgement, is what is worth to be looked at first */

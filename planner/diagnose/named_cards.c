@@ -27,6 +27,27 @@ static bool is_card(const struct cards *known, const char *p, const char *end)
 	return false;
 }
 
+/* "400GB+ CPU RAM", "64 GB of memory on the host": another memory than a card's. */
+static bool is_hosts(const char *p, const char *end)
+{
+	static const char *const words[] = {"CPU", "RAM", "of RAM", "system", "host", "swap", "DDR"};
+
+	while (p < end && (*p == ' ' || *p == '+'))
+		p++;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if ((size_t)(end - p) >= strlen(words[i]) && !strncasecmp(p, words[i], strlen(words[i])))
+			return true;
+	return false;
+}
+
+/* "two 80GB GPUs", "a 24 GB RTX 4090": what has the size is named behind it. */
+static bool is_before_card(const struct cards *known, const char *p, const char *end)
+{
+	while (p < end && (*p == ' ' || *p == '-'))
+		p++;
+	return is_card(known, p, end);
+}
+
 /* "A100 - 3 GPUs (40 GB each)", "3090 24G": a size right beside a card's name, or said of each. */
 static double card_said(const struct cards *known, const char *begin, const char *end)
 {
@@ -34,7 +55,7 @@ static double card_said(const struct cards *known, const char *begin, const char
 	double least = 0;
 
 	for (const char *p = begin; p < end; p++) {
-		const char *q = p, *near;
+		const char *q = p, *near, *behind = p;
 		bool unit = false, card = false;
 		double n;
 
@@ -45,7 +66,12 @@ static double card_said(const struct cards *known, const char *begin, const char
 		n = q - p <= 3 ? strtod(p, NULL) : 0;
 		q += q < end && *q == ' ';
 		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && !unit; i++)
-			unit = (size_t)(end - q) >= strlen(units[i]) && !memcmp(q, units[i], strlen(units[i]));
+			if ((size_t)(end - q) >= strlen(units[i]) && !memcmp(q, units[i], strlen(units[i]))) {
+				unit = true;
+				behind = q + strlen(units[i]);
+			}
+		unit &= !is_hosts(behind, end);
+		card = unit && is_before_card(known, behind, end);
 		near = p - begin > 12 ? p - 12 : begin;
 		for (const char *r = near; unit && r < p && !card; r++)
 			card = *r != '\n' && (r == begin || !isalnum((unsigned char)r[-1])) && is_card(known, r, end);
@@ -115,6 +141,29 @@ static bool counts_cards(const struct cards *known, const char *number, const ch
 	return n >= 2 && n <= 64 && q > number && q[-1] == ' ' && to - q > 1 && memcmp(q, "GPU", 3) && (isdigit((unsigned char)to[-1]) || to[-1] == 's') && is_card(known, q, end);
 }
 
+/* "A100 80G *4", "RTX A6000 48G x 2": so many of the card before it; 0: of none. */
+static unsigned counted_behind(const struct cards *known, const char *begin, const char *sign, const char *end)
+{
+	const char *const line = oom_line_begin(begin, sign), *const near = sign - line > 16 ? sign - 16 : line;
+	const char *q = sign + 1;
+	unsigned long n;
+
+	if (sign == line || !strchr(" )Gg", sign[-1]))
+		return 0;
+	while (q < end && *q == ' ')
+		q++;
+	if (q == end || !isdigit((unsigned char)*q))
+		return 0;
+	for (n = 0; q < end && isdigit((unsigned char)*q) && n < 100; q++)
+		n = n * 10 + (unsigned long)(*q - '0');
+	if (n < 2 || n > 64 || (q < end && (isalnum((unsigned char)*q) || *q == '.')))
+		return 0;
+	for (const char *p = near; p < sign; p++)
+		if ((p == line || !isalnum((unsigned char)p[-1])) && is_card(known, p, end))
+			return (unsigned)n;
+	return 0;
+}
+
 static unsigned cards_of(const struct oom_crash *c, const struct cards *known, const char *begin, const char *end)
 {
 	const double told = oom_told(c, "nproc_per_node");
@@ -123,7 +172,10 @@ static unsigned cards_of(const struct oom_crash *c, const struct cards *known, c
 		return (unsigned)told;
 	for (const char *p = begin; p < end; p++) {
 		const char *q = p;
+		const unsigned behind = *p == '*' || *p == 'x' ? counted_behind(known, begin, p, end) : 0;
 
+		if (behind)
+			return behind;
 		if (!isdigit((unsigned char)*p) || (p > begin && (isalnum((unsigned char)p[-1]) || p[-1] == '.')))
 			continue;
 		while (q < end && isdigit((unsigned char)*q))
