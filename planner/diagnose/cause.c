@@ -300,7 +300,8 @@ static void of_phase(struct oom_crash *c, const char *begin, const char *at, con
 {
 	smi_says(c);
 	if (c->phase == OOM_CRASH_EVAL)
-		evaluation(c, begin, at);
+		/* who writes that it ran out shows the code behind those words */
+		evaluation(c, begin, oom_format_is(c, OOM_FORMAT_BARE) && !c->traceback ? end : at);
 	if (oom_text_find(begin, end, "skipping update") ||
 	    oom_text_find(begin, end, "skipping batch") || c->ooms > 1)
 		oom_cause_say(c, OOM_CAUSE_LONGEST_BATCH, 0.75,

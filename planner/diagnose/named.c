@@ -65,7 +65,8 @@ static const struct {
 	uint64_t words;
 } vocabularies[] = {
 	{"llama-3", 128256}, {"llama3", 128256}, {"llama-2", 32000}, {"llama2", 32000}, {"vicuna", 32000}, {"tinyllama", 32000},
-	{"qwen2.5-0.5b", 151936}, {"qwen2.5-1.5b", 151936}, {"qwen2.5-3b", 151936}, {"qwen2.5", 152064}, {"qwen2-7b", 152064}, {"qwen2-72b", 152064}, {"qwen2-0.5b", 151936}, {"qwen2-1.5b", 151936}, {"qwen3", 151936},
+	{"qwen2.5-0.5b", 151936}, {"qwen2.5-1.5b", 151936}, {"qwen2.5-3b", 151936}, {"qwen2.5", 152064}, {"qwen2-7b", 152064}, {"qwen2-72b", 152064}, {"qwen2-0.5b", 151936}, {"qwen2-1.5b", 151936}, {"qwen3.5", 248320}, {"qwen3", 151936},
+	{"qwen1.5-14b", 152064}, {"qwen1.5-32b", 152064}, {"qwen1.5-72b", 152064}, {"qwen1.5", 151936},
 	{"mistral-nemo", 131072}, {"mistral-7b-v0.1", 32000}, {"mistral-7b-instruct-v0.2", 32000}, {"mistral-7b", 32768}, {"mixtral-8x7b", 32000},
 	{"gemma-2", 256000}, {"gemma-3", 262144}, {"phi-3-mini", 32064}, {"phi-3.5-mini", 32064}, {"phi-3-medium", 32064}, {"phi-4", 100352}, {"gpt2", 50257}, {"bloom", 250880}, {"falcon-7b", 65024},
 	{"glm-4", 151552}, {"deepseek-v3", 129280}, {"deepseek-r1-distill-llama", 128256},

@@ -68,7 +68,8 @@ static void from_figures(struct oom_crash *c, const struct oom_crash_log *log)
 		say(c, OOM_CAUSE_LONGEST_BATCH, 0.9, why);
 		return;
 	}
-	if (run->last_step == 1 && c->phase != OOM_CRASH_OPTIMIZER)
+	/* "gradient_accumulation_steps=1" counts none: a step that was made has a loss, or a number of all beside it */
+	if (run->last_step == 1 && (run->has_loss || run->of_steps || run->memory_samples) && c->phase != OOM_CRASH_OPTIMIZER)
 		say(c, OOM_CAUSE_STEP_2, 0.6,
 		    "one step went through: the optimizer's state, made at its end, is what is new in the "
 		    "second");

@@ -88,6 +88,8 @@ static const struct {
 	{"lora_target", NULL, OOM_LEVER_ADAPTER},
 	{"lora_target_modules", NULL, OOM_LEVER_ADAPTER},
 	{"deepspeed", SHARDED, OOM_LEVER_SHARD},
+	/* accelerate's file by its name */
+	{"config_file", SHARDED, OOM_LEVER_SHARD},
 	{"zero_stage", ANY_OF("3"), OOM_LEVER_SHARD},
 	{"fsdp", ANY_OF("full_shard"), OOM_LEVER_SHARD},
 	{"fsdp_sharding_strategy", ANY_OF("FULL_SHARD", "1"), OOM_LEVER_SHARD},
