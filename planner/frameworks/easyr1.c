@@ -65,6 +65,7 @@ static void finish(struct fw_part *p)
 	fw_default(p, "grad-ckpt", "full", CONFIG);
 	fw_default(p, "attn", "flash", WORKERS);
 	fw_default(p, "loss", "plain", WORKERS);
+	fw_take_whole_logits(p, "verl/workers/actor/dp_actor.py:127-130 of EasyR1 b44b311: logits of all tokens");
 	fw_default(p, "packing", "false", "rows are unpadded, not joined to fixed lengths");
 	fw_default(p, "rollouts", "engine", "vLLM on the same cards");
 }

@@ -187,6 +187,9 @@ void fw_take_prefetch(struct fw_part *part, const char *const *keys);
 /* FSDP whose shards are replicated, of given degrees (0: not said): settled when the cards of all files are known, see
  * settle.c. */
 void fw_take_replicas(struct fw_part *part, int64_t shards, int64_t replicas, const char *key);
+/* RL whose update computes the logits of prompt and answer alike (no logits_to_keep, which TRL's has): source says
+ * where.  After seq-len and the objective. */
+void fw_take_whole_logits(struct fw_part *part, const char *source);
 /* LISA (arXiv:2403.17919): n layers at a time train beside embeddings, norms and head; which ones changes,
  * the first ones are priced. */
 void fw_take_lisa(struct fw_part *part, const char *key);

@@ -179,6 +179,11 @@ static void finish(struct fw_part *p)
 	}
 	if (packed || fw_off(p, POLICY "sequence_packing.enabled"))
 		fw_set(p, "packing", packed ? "true" : "false", POLICY "sequence_packing.enabled", NULL);
+	/* nemo_rl/models/automodel/train.py:830-836; a file that adds to another may leave the length to that one */
+	if (!base || *fw_fact(p, "seq-len"))
+		fw_take_whole_logits(p, "nemo_rl/models/automodel/train.py:830: logits of whole sequences");
+	else
+		fw_unset(p, "completion-len");
 	if (base)
 		return;         /* what is absent may stand in the file that this one adds to */
 	fw_default(p, "method", "full", WORKER);

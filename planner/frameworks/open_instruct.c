@@ -153,7 +153,8 @@ static void finish_grpo(struct fw_part *p)
 	fw_default(p, "micro-batch", "1", GRPO);
 	fw_default(p, "grad-accum", "1", GRPO);
 	fw_default(p, "seq-len", "512", DATA " pack_length");
-	fw_default(p, "completion-len", "256", DATA " response_length");
+	fw_set(p, "objective", "grpo", NULL, GRPO);
+	fw_take_whole_logits(p, "open_instruct/grpo_utils.py:558-566: logits of the whole pack");
 	fw_set(p, "packing", "true", NULL, DATA ": answers fill rows of pack_length");
 	fw_default(p, "rollouts", "engine", "open_instruct/vllm_utils.py");
 	fw_set(p, "engine", "deepspeed", NULL, "open_instruct/utils.py:1419");

@@ -205,6 +205,8 @@ static void finish(struct fw_part *p)
 	finish_attention(p);
 	fw_default(p, "packing", "false", CLI "ds.packing_samples");
 	fw_default(p, "loss", "plain", "openrlhf/models/loss.py");
+	fw_take_whole_logits(p, "openrlhf/models/actor.py:267-294: logits of whole sequences, cut to the answer when they are "
+			     "log-probabilities");
 }
 
 static const struct fw_row *const lists[] = {rows, NULL};

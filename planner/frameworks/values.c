@@ -192,3 +192,14 @@ const char *names_of(const struct doc_node *node, char *buf, size_t size)
 		snprintf(buf, size, "all-linear");
 	return buf;
 }
+
+void fw_take_whole_logits(struct fw_part *p, const char *source)
+{
+	if (!fw_fact_is(p, "objective", "grpo"))
+		return;
+	if (*fw_fact(p, "seq-len") && !fw_is_withheld(p, "seq-len"))
+		fw_set(p, "completion-len", fw_fact(p, "seq-len"), NULL, source);
+	else
+		fw_open(p, "completion-len", "the update computes the logits of prompt and answer alike: give --completion-len "
+			"as --seq-len");
+}

@@ -289,6 +289,7 @@ static void finish(struct fw_part *p)
 		fw_default(p, "rollouts", "engine", "verl/workers/rollout: vLLM or SGLang");
 	fw_default(p, "attn", "flash", "verl/workers: attn_implementation flash_attention_2");
 	fw_default(p, "loss", "plain", MODEL_YAML " use_fused_kernels");
+	fw_take_whole_logits(p, "verl/workers/actor/dp_actor.py:258-269: logits of all tokens");
 	fw_default(p, "packing", "false", "rows are unpadded, not joined to fixed lengths");
 	/* verl/workers/actor/dp_actor.py: only then does the update compute it, with its gradient */
 	if (strtod(fw_text(p, ACTOR "entropy_coeff"), NULL) > 0)
