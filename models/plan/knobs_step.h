@@ -208,8 +208,10 @@
  .setting = "", .source = "aten/src/ATen/cuda/CublasHandlePool.cpp"},
 {KNOB("view-sums", "view_sums", view_sums), FLAG(1),
  .summary = "a gradient that a linear layer's product is a view of is not added to in place: a tied table's takes a third "
-	    "tensor of its size (false: added in place, as an emulated card does)",
- .setting = "", .source = "torch/csrc/autograd/input_buffer.cpp can_accumulate_inplace; traced on an H100"},
+	    "tensor of its size; what a gather picked is scattered into one tensor (false: added in place, and scattered into "
+	    "a second, as an emulated card does)",
+ .setting = "", .source = "torch/csrc/autograd/input_buffer.cpp can_accumulate_inplace, FunctionsManual.cpp "
+	    "gather_backward; traced on an H100"},
 {KNOB("sum-buffers", "sum_buffers", sum_buffers), FLAG(1),
  .summary = "sums over tokens, gradients of biases and of norms' weights, have a buffer for their parts, as CUDA's kernel "
 	    "does (false: as those for the CPU, which an emulated card runs)",

@@ -61,8 +61,8 @@ static const struct limit limits_sharded[] = {
 
 /* data/h100_techniques.csv: drawn by draw_techniques.py (seed 271127, and of the real Trainer 281127), run on the second card by
  * measure_trainer.py's loops with the device in place of its emulation, and priced before anything was changed for them:
- * 16 of 48 were then off by more than 0.3 %.  What is known to be off: Doge's mask under prompt tuning (-9 %), T5's selective
- * checkpoints (+19 % of 0.7 GB), MRA (announced), Granite MoE's experts (+4 %). */
+ * 16 of 48 were then off by more than 0.3 %.  What is known to be off: Doge's mask under prompt tuning (-9 %),
+ * MRA (announced), Granite MoE's experts (+4 %). */
 static const struct limit limits_techniques[] = {
 	{"techniques", OOM_MEASURE_ALLOCATED, 48, 0.0003, 0.09},
 	{"techniques", OOM_MEASURE_RESERVED, 48, 0.0015, 0.09},
