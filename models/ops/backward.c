@@ -303,6 +303,9 @@ void oom_backward(struct oom_tape *t, struct oom_val loss)
 		drop_held(t, -1);
 	oom_run_nodes(t, at, 0);
 	drop_held(t, -1);
+	if (t->returned_zeros)
+		oom_unref(t, t->returned_zeros - 1);
+	t->returned_zeros = 0;
 	settle(t);
 	drop_leaves(t);
 	t->in_bwd = false;

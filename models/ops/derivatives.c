@@ -189,36 +189,6 @@ static void layer_norm(struct oom_tape *t, struct oom_node *n, struct grad *g)
 /* embedding_dense_backward: above 3072 tokens the sort-based kernel keeps seven index arrays and a row in fp32 for each
  * word that occurs, at most one per token, and for every tenth token (aten/src/ATen/native/cuda/Embedding.cu,
  * EmbeddingBackwardKernel.cu: max_segments, NROWS_PER_THREAD).  An emulated card has rows for the tokens alone. */
-static void embedding(struct oom_tape *t, struct oom_node *n, struct grad *g)
-{
-	struct oom_val s[12];
-	int k = 0;
-	const uint16_t m = n->aux_mono;
-	const uint64_t w = n->aux_width;
-
-	/* what the layer that looked it up has not used yet (a bias of scores: t5.c), and its gradient laid out as rows */
-	if (n->heads)
-		s[k++] = oom_scratch_hold(t, "gradient of the scores", n->length, n->heads, (enum oom_dtype)n->d);
-	if (n->perm & OOM_LOOKUP_AGAIN)
-		s[k++] = oom_scratch_hold(t, "ids again", m, w, OOM_I64);
-	if (n->perm & OOM_LOOKUP_TURNED)
-		s[k++] = oom_scratch_hold(t, "contiguous gradient", n->mono, n->width, (enum oom_dtype)n->dt);
-	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
-	/* an adapter's A is looked up transposed */
-	g[0].perm = n->edge[0].to <= -2 && t->params[-2 - n->edge[0].to].flags & OOM_P_LORA;
-	if (oom_cond_above(t, m, 3072 / (w ? w : 1))) {
-		s[k++] = oom_scratch_hold(t, "sorted ids", m, w, OOM_I64);
-		s[k++] = oom_scratch_hold(t, "permutation", m, w, OOM_I64);
-		s[k++] = oom_scratch_hold(t, "sort scratch", m, 2 * w, OOM_I64);
-		s[k++] = oom_scratch_hold(t, "sort scratch", OOM_MONO_ONE, 512, OOM_I64);
-		for (int i = 0; i < 4; i++)
-			s[k++] = oom_scratch_hold(t, "segments", m, w, OOM_I64);
-		s[k++] = oom_scratch_hold(t, "partial sums", n->mono, n->width + (t->plan->sum_buffers ? n->width / 10 : 0), OOM_F32);
-	}
-	for (int i = 0; i < k; i++)
-		oom_drop(t, s[i]);
-}
-
 static void grouped(struct oom_tape *t, struct oom_node *n, struct grad *g)
 {
 	for (int i = 1; i >= 0; i--)
@@ -299,7 +269,11 @@ static void softmax(struct oom_tape *t, struct oom_node *n, struct grad *g)
 	if (n->product)
 		product = oom_scratch_hold(t, n->name, n->mono, n->width, (enum oom_dtype)n->dt);
 	oom_drop(t, product);
-	oom_drop(t, zeros);
+	/* what the graph was handed lives until it returns; hooks that gather parameters cut it behind the head (program.c) */
+	if (n->zeros && t->plan->zero_stage != 3 && zeros.sto >= 0 && !t->returned_zeros)
+		t->returned_zeros = zeros.sto + 1;
+	else
+		oom_drop(t, zeros);
 }
 
 static void index_add(struct oom_tape *t, struct oom_node *n, struct grad *g)
@@ -364,7 +338,7 @@ oom_derivative_fn *oom_derivative_of(enum oom_node_kind kind)
 		[OOM_NODE_GROUPED_MM] = grouped,
 		[OOM_NODE_LAYER_NORM] = layer_norm,
 		[OOM_NODE_GROUP_NORM] = layer_norm,
-		[OOM_NODE_EMBEDDING] = embedding,
+		[OOM_NODE_EMBEDDING] = oom_derive_embedding,
 		[OOM_NODE_FLASH] = oom_derive_flash,
 		[OOM_NODE_EFFICIENT] = oom_derive_efficient,
 		[OOM_NODE_GIVEN] = given,

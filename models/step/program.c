@@ -55,6 +55,9 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.gpus = k.nodes = k.gpus_per_node = k.allocator = k.lazy_modules = k.max_split = k.eval_accumulation = 0;
 	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_gradients = k.offload_params =
 		k.offload_activations = 0;
+	/* hooks that gather parameters cut a compiled model's graph (ops/derivatives.c, softmax) */
+	if (p->compile && !p->compile_layers && p->zero_stage == 3)
+		k.zero_stage = 3;
 	k.eval_generates = k.eval_new_tokens = k.eval_beams = 0;
 	/* beside a base in fp32 shards, too, which FSDP2 gathers in 16 bit with what lies in its units */
 	if (oom_engine_casts_adapters(p) || (oom_engine_casts(p) && oom_engine_of(p)->gathers_apart))

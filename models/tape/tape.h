@@ -66,6 +66,7 @@ struct oom_tape {
 	/* the first layer's checkpoint of the stack that shares them */
 	int32_t held_node[OOM_MAX_HELD];
 	int32_t stack_node;             /* that of the stack run last */
+	int32_t returned_zeros;         /* 1 + the row of zeros that a compiled backward pass was handed; 0: none */
 	size_t n_held;
 	struct oom_layer_rec *layers;
 	size_t n_layers, cap_layers;
