@@ -93,8 +93,7 @@ static const struct emit_cost rlhf_costs[] = {
 	{NULL, NULL, NULL, NULL, false},
 };
 
-/* completion-len: data.max_response_length says the answer, the update computes the logits of prompt and answer.
- * verl/workers load models with flash_attention_2; Megatron-core steps with its fused Adam */
+/* verl/workers load models with flash_attention_2; Megatron-core steps with its fused Adam */
 static const struct emit_cost verl_costs[] = {
 	{"attn", "sdpa", "flash", "", true},
 	{"attn", "eager", "flash", "", true},
@@ -151,7 +150,7 @@ const struct emit_target emit_targets[] = {
 	 "openrlhf", "plan.sh", fill_openrlhf, write_openrlhf, NULL, "# ", "grad-accum allocator " HOST,
 	 "--data.dataset or --data.prompt_dataset (for PPO and GRPO on several nodes: a Ray cluster)", NULL, rlhf_costs},
 	{{"verl", "verl's overrides (main_ppo, fsdp_sft_trainer)", "verl b178a3c"},
-	 "verl", "plan.sh", fill_verl, write_verl, NULL, "# ", "grad-accum completion-len allocator " HOST,
+	 "verl", "plan.sh", fill_verl, write_verl, NULL, "# ", "grad-accum allocator " HOST,
 	 "data.train_files, data.val_files, data.train_batch_size of prompts, the rollout engine's share of the cards (on several nodes: a Ray cluster)", NULL, verl_costs},
 	{{"megatron", "Megatron-LM's arguments", "Megatron-LM core 0.14"},
 	 "megatron-lm", "plan.sh", fill_megatron, write_megatron, NULL, "# ", "gpus nodes allocator grad-accum " HOST,

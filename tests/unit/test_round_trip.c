@@ -122,6 +122,7 @@ static const struct {
 	{"verl", "--loss fused", "a critic's PPO is priced as tuning, whose trainer does not have it"},
 	{"verl", "--engine hf", "ranks without cards"},
 	{"verl", "--objective sft", "an actor's update on Megatron is priced as tuning, for which other files are there"},
+	{"verl", "--completion-len 256", "the same: no answers, of which its update has the logits with their prompts"},
 	{"verl", "--pp-", "stages of a pipeline whose degree is left to a variable"},
 	{"verl", "--zero 3", "sharded over cards that the file leaves to a variable"},
 	{"openrlhf", "--objective simpo", "a program of somebody's own"},
