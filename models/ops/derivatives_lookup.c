@@ -1,6 +1,15 @@
 /* The derivative of a lookup: the gradient of a table, eager and compiled. */
 #include "derivatives.h"
 
+static struct grad table_gradient(struct oom_tape *t, const struct oom_node *n)
+{
+	struct grad g = oom_grad_for_edge(t, n, 0, n->dt);
+
+	/* an adapter's A is looked up transposed */
+	g.perm = n->edge[0].to <= -2 && t->params[-2 - n->edge[0].to].flags & OOM_P_LORA;
+	return g;
+}
+
 /* A whole compiled graph adds the rows up in fp32, in zeros of the table's size, and casts them (torch/_decomp/decompositions.py
  * embedding_dense_backward; inductor's index_put_ needs no sort).  Where the head is tied to the table its gradient is added in
  * the same kernel: under autocast the 16-bit one lies beside, whose cast here has come before.  Traced on an H100. */
@@ -13,7 +22,7 @@ static void compiled_lookup(struct oom_tape *t, struct oom_node *n, struct grad 
 		beside = oom_grad_for_edge(t, n, 0, OOM_F32);
 	else if (tied && t->amp)
 		beside = oom_grad_for_edge(t, n, 0, OOM_BF16);
-	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
+	g[0] = table_gradient(t, n);
 	oom_unref(t, beside.sto);
 }
 
@@ -24,6 +33,7 @@ void oom_derive_embedding(struct oom_tape *t, struct oom_node *n, struct grad *g
 	const uint16_t m = n->aux_mono;
 	const uint64_t w = n->aux_width;
 
+	/* biases of scores (heads) are looked up in tables of some hundred numbers, and left as eager mode's */
 	if (t->plan->compile && !t->plan->compile_layers && !n->heads) {
 		compiled_lookup(t, n, g);
 		return;
@@ -35,9 +45,7 @@ void oom_derive_embedding(struct oom_tape *t, struct oom_node *n, struct grad *g
 		s[k++] = oom_scratch_hold(t, "ids again", m, w, OOM_I64);
 	if (n->perm & OOM_LOOKUP_TURNED)
 		s[k++] = oom_scratch_hold(t, "contiguous gradient", n->mono, n->width, (enum oom_dtype)n->dt);
-	g[0] = oom_grad_for_edge(t, n, 0, n->dt);
-	/* an adapter's A is looked up transposed */
-	g[0].perm = n->edge[0].to <= -2 && t->params[-2 - n->edge[0].to].flags & OOM_P_LORA;
+	g[0] = table_gradient(t, n);
 	if (oom_cond_above(t, m, 3072 / (w ? w : 1))) {
 		s[k++] = oom_scratch_hold(t, "sorted ids", m, w, OOM_I64);
 		s[k++] = oom_scratch_hold(t, "permutation", m, w, OOM_I64);

@@ -208,6 +208,7 @@ double oom_engine_hooks_s(const struct oom_plan *p, const struct oom_work *w)
  * layers and of CUDA graphs, which need less of the processor, nothing is known. */
 #define CORE_LAYER_S 4.4e-3
 
+/* Recomputation is a forward pass more beside the forward and the twice as long backward pass. */
 double oom_engine_layers_s(const struct oom_plan *p, const struct oom_work *w)
 {
 	return oom_engine_core_layers(p) ? CORE_LAYER_S * w->units * (p->grad_ckpt == OOM_CKPT_FULL ? 4.0 / 3 : 1) : 0;

@@ -83,7 +83,7 @@ static void launches(const struct facts *f)
 	char gathering[64] = "", least[64] = "";
 
 	if (layers > 0)
-		snprintf(least, sizeof(least), ", no less than %.3g s of Megatron's layers", layers);
+		snprintf(least, sizeof(least), ", no less than %.3g s of the layers' own Python", layers);
 	if (hooks > 0)
 		snprintf(gathering, sizeof(gathering), " + %.3g s of hooks that gather weights", hooks);
 	say(f, "%.0f x %.3g us from Python + %.0f x %.3g us from autograd%s%s%s, x %lld",
