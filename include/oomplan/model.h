@@ -295,14 +295,16 @@ OOM_API enum oom_status oom_anatomy(struct oom_evaluator *ev, const struct oom_m
 /* One row of the ledger, for `oomplan explain`. */
 struct oom_ledger_row {
 	const char *scope, *name;       /* module and tensor or operation */
-	/* "weight", "buffer", "saved activation", "temporary", "gradient", ... */
+	/* "weight" (what the rank keeps), "whole weight" (what it computes with, where it keeps something else),
+	 * "buffer", "saved activation", "temporary", "gradient", ... */
 	const char *kind;
-	const char *born;               /* "load", "forward", "backward", "evaluation" or "optimizer" */
+	const char *born;               /* "load", "start", "forward", "backward", "evaluation" or "optimizer" */
 	char formula[160];              /* as compiled: "b*s*d_ff * 2 B" */
 	char numbers[120];              /* the same with the values put in */
 	uint64_t bytes;                 /* of one */
 	uint64_t count;                 /* the number of layers it stands for */
 	uint64_t held;                  /* how many of them the forward pass keeps for the backward pass */
+	bool host;                      /* it lies in host memory or on NVMe, which scope says */
 	const char *source;
 };
 typedef void (*oom_ledger_fn)(void *ctx, const struct oom_ledger_row *row);

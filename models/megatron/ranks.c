@@ -30,7 +30,7 @@ static const struct {
 	[OOM_MG_ROW_COPIES] = {OOM_BUCKET_GRADS, OOM_AT_STEP, OOM_AT_FORWARD, false, "state",
 			       "optimizer"},
 	[OOM_MG_ROW_FIXED] = {OOM_BUCKET_BUFFERS, OOM_AT_START, OOM_AT_NEVER, false, "workspace",
-			      "load"},
+			      "start"},
 	[OOM_MG_ROW_SAVED] = {OOM_BUCKET_SAVED, OOM_AT_FORWARD, OOM_AT_STEP, true,
 			      "saved activation", "forward"},
 	[OOM_MG_ROW_GATHERED] = {OOM_BUCKET_COMM, OOM_AT_FORWARD, OOM_AT_STEP, false,
@@ -221,6 +221,7 @@ static enum oom_status ledger(const struct kind *kind, const struct oom_model *m
 					   .born = life[f.top.row[i].kind].born,
 					   .bytes = f.top.row[i].bytes,
 					   .count = 1,
+					   .held = f.top.row[i].kind == OOM_MG_ROW_SAVED,
 					   .source = "megatron/core, TransformerEngine; "
 						     "arXiv:2205.05198"};
 

@@ -46,7 +46,58 @@ static const char *const kinds[OOM_CATS] = {
 	[OOM_CAT_COMM] = "communication buffer"};
 static const char *const births[OOM_STREAMS] = {"forward", "backward", "evaluation"};
 
-static void params(const struct program *g, const struct oom_plan *p, const char *source,
+/* What the rank keeps of the parameters and of their states is said tensor by tensor where it is the tensors'
+ * own bytes, and as one row each where it is something else: a part, another type, another place. */
+struct kept {
+	bool weights, states;
+};
+
+static uint64_t state_bytes(const struct oom_param *q, const struct oom_optimizer *o)
+{
+	uint64_t sum = 0;
+
+	for (uint8_t k = 0; q->trainable && q->grad >= 0 && k < o->n_slots; k++)
+		sum += oom_slot_bytes(&o->slots[k], q, false, NULL);
+	return sum;
+}
+
+static struct kept kept_by_tensor(const struct program *g, const struct oom_plan *p, const struct oom_schedule *s)
+{
+	const struct oom_optimizer *o = oom_optimizer_at((size_t)p->optimizer);
+	const struct oom_holding *w = &s->hold[OOM_HOLD_WEIGHTS], *st = &s->hold[OOM_HOLD_STATE];
+	uint64_t weights = 0, states = 0, rounded;
+
+	for (size_t i = 0; i < g->tape.n_params; i++) {
+		const struct oom_param *q = &g->tape.params[i];
+
+		(void)oom_param_bytes(q, p, &rounded);
+		weights += rounded * q->count;
+		states += state_bytes(q, o) * q->count;
+	}
+	return (struct kept){.weights = w->place == OOM_ON_GPU && w->bytes == weights,
+			     .states = st->place == OOM_ON_GPU && st->bytes == states};
+}
+
+static void weight_row(struct oom_ledger_row *r, const struct oom_param *q, const struct oom_plan *p, bool kept)
+{
+	const unsigned wide = oom_dtype_bytes((enum oom_dtype)q->dt);
+
+	(void)oom_param_bytes(q, p, &r->bytes);
+	if (!kept) {
+		r->kind = "whole weight";
+		r->born = "forward";
+	}
+	if (q->flags & OOM_P_QUANTISED)
+		snprintf(r->formula, sizeof(r->formula), "%llu elements: codes and what scales them",
+			 (unsigned long long)q->elems);
+	else if (q->rows)
+		snprintf(r->formula, sizeof(r->formula), "%u * %u * %u B", q->rows, q->cols, wide);
+	else
+		snprintf(r->formula, sizeof(r->formula), "%llu * %u B", (unsigned long long)q->elems, wide);
+	snprintf(r->numbers, sizeof(r->numbers), "%.119s", r->formula);
+}
+
+static void params(const struct program *g, const struct oom_plan *p, const struct kept *kept, const char *source,
 		   oom_ledger_fn fn, void *ctx)
 {
 	const struct oom_optimizer *o = oom_optimizer_at((size_t)p->optimizer);
@@ -59,25 +110,11 @@ static void params(const struct program *g, const struct oom_plan *p, const char
 					   .born = "load",
 					   .count = q->count,
 					   .source = source};
-		const bool packed = q->flags & OOM_P_QUANTISED && oom_plan_four_bit(p);
-		uint64_t state = 0;
+		const uint64_t state = state_bytes(q, o);
 
-		r.bytes = oom_block(packed ? q->elems / 2 : q->elems * oom_dtype_bytes((enum oom_dtype)q->dt));
-		if (q->rows)
-			snprintf(r.formula, sizeof(r.formula),
-				 packed ? "%u * %u / 2 B (4 bit)" : "%u * %u * %u B",
-				 q->rows, q->cols, oom_dtype_bytes((enum oom_dtype)q->dt));
-		else
-			snprintf(r.formula, sizeof(r.formula), "%llu * %u B",
-				 (unsigned long long)q->elems,
-				 oom_dtype_bytes((enum oom_dtype)q->dt));
-		snprintf(r.numbers, sizeof(r.numbers), "%.119s", r.formula);
+		weight_row(&r, q, p, kept->weights);
 		fn(ctx, &r);
-		if (!q->trainable || q->grad < 0)
-			continue;
-		for (uint8_t k = 0; k < o->n_slots; k++)
-			state += oom_slot_bytes(&o->slots[k], q, false, NULL);
-		if (!state)
+		if (!state || !kept->states)
 			continue;
 		r.kind = "optimizer state";
 		r.born = "optimizer";
@@ -128,33 +165,46 @@ static void settle_twins(const struct oom_tape *t, const uint64_t *size, int64_t
 			}
 }
 
-/* What the training loop keeps beside the model's own rows: scores of rollouts, outputs with a name. */
-static enum oom_status held_by_the_loop(struct program *g, const struct oom_model *model,
-					const struct oom_plan *p, struct oom_batch *at, oom_ledger_fn fn,
-					void *ctx)
+static const char *const held_kinds[OOM_BUCKETS] = {
+	[OOM_BUCKET_PARAMS] = "weight", [OOM_BUCKET_GRADS] = "gradient", [OOM_BUCKET_OPT] = "optimizer state",
+	[OOM_BUCKET_COMM] = "communication buffer", [OOM_BUCKET_SAVED] = "saved activation",
+	[OOM_BUCKET_INPUTS] = "input", [OOM_BUCKET_BUFFERS] = "buffer"};
+static const char *const places[OOM_PLACES] = {
+	[OOM_IN_PINNED] = "pinned host memory", [OOM_IN_PAGEABLE] = "pageable host memory", [OOM_ON_NVME] = "NVMe"};
+static const char *const moments[OOM_AT_NEVER] = {
+	[OOM_AT_LOAD] = "load", [OOM_AT_START] = "start", [OOM_AT_FORWARD] = "forward", [OOM_AT_OUTPUT] = "optimizer",
+	[OOM_AT_BACKWARD] = "backward", [OOM_AT_STEP] = "optimizer", [OOM_AT_STEP_END] = "optimizer"};
+
+/* What lives from one moment of the step to another and is no row of the tape: parts of weights and states,
+ * inputs, the engine's buffers, what the training loop keeps. */
+static void holdings(const struct oom_schedule *s, const struct kept *kept, const struct oom_plan *p,
+		     const char *source, oom_ledger_fn fn, void *ctx)
 {
-	struct oom_schedule s;
-	struct oom_eval e;
-	enum oom_status st;
+	for (size_t i = 0; i < s->n_hold; i++) {
+		const struct oom_holding *h = &s->hold[i];
+		const bool loop = h->bucket == OOM_BUCKET_SAVED, input = h->bucket == OOM_BUCKET_INPUTS;
+		struct oom_ledger_row r = {
+			.scope = h->place != OOM_ON_GPU ? places[h->place] : loop ? "training loop" : "rank",
+			.name = h->name,
+			.kind = held_kinds[h->bucket] ? held_kinds[h->bucket] : "temporary",
+			.born = moments[h->from],
+			.count = 1,
+			.bytes = h->bytes,
+			.held = loop && h->from < OOM_AT_OUTPUT,
+			.host = h->place != OOM_ON_GPU,
+			.source = loop ? oom_objective_of(p)->source : input ? source : oom_engine_of(p)->info.source};
 
-	memset(&e, 0, sizeof(e));
-	at->ranks = oom_ranks_of(g, p);
-	st = oom_rank_schedule(g, &model->arch, p, at, &e, &s);
-	for (size_t i = 0; !st && i < s.n_hold; i++) {
-		const struct oom_holding *h = &s.hold[i];
-		const bool early = h->from < OOM_AT_OUTPUT;
-		struct oom_ledger_row r = {.scope = "training loop", .name = h->name, .kind = "saved activation",
-					   .born = early ? "forward" : "optimizer", .count = 1,
-					   .bytes = h->bytes, .held = early,
-					   .source = oom_objective_of(p)->source};
-
-		if (h->bucket != OOM_BUCKET_SAVED || h->place != OOM_ON_GPU || !h->bytes)
+		if (!h->bytes || i == OOM_HOLD_BUFFERS || (i == OOM_HOLD_WEIGHTS && kept->weights) ||
+		    (i == OOM_HOLD_STATE && kept->states))
 			continue;
-		snprintf(r.formula, sizeof(r.formula), "%llu B", (unsigned long long)h->bytes);
-		snprintf(r.numbers, sizeof(r.numbers), "%.119s", r.formula);
+		if (s->ranks.n > 1 && !loop && !input && h->bucket != OOM_BUCKET_COMM)
+			snprintf(r.formula, sizeof(r.formula), "%llu B, what one of %llu ranks has of it",
+				 (unsigned long long)h->bytes, (unsigned long long)s->ranks.n);
+		else
+			snprintf(r.formula, sizeof(r.formula), "%llu B", (unsigned long long)h->bytes);
+		snprintf(r.numbers, sizeof(r.numbers), "%llu B", (unsigned long long)h->bytes);
 		fn(ctx, &r);
 	}
-	return st;
 }
 
 /* Buffers belong to no row of a family's: one for all of them. */
@@ -178,7 +228,10 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 	const struct oom_plan *p = &settled;
 	struct oom_batch at = {.ranks = {.n = 1, .pad = 1}};
 	const struct oom_rank_engine *ranks;
+	struct oom_schedule s;
 	struct program *g;
+	struct oom_eval e;
+	struct kept kept;
 	enum oom_status st = oom_plan_check(p, err);
 	int64_t *held;
 
@@ -197,11 +250,16 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 	g->tape.val_b = at.b;                           /* the sizes shown are this plan's */
 	g->tape.val_s = at.s;
 	g->tape.val_t = at.t;
+	memset(&e, 0, sizeof(e));
+	at.ranks = oom_ranks_of(g, p);
 	held = held_rows(&g->tape);
-	if (!held)
+	if (!held || oom_rank_schedule(g, &model->arch, p, &at, &e, &s)) {
+		free(held);
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	}
 	settle_twins(&g->tape, ev->size, held);
-	params(g, p, model->arch.family->source, fn, ctx);
+	kept = kept_by_tensor(g, p, &s);
+	params(g, p, &kept, model->arch.family->source, fn, ctx);
 	buffers(&g->tape, model->arch.family->source, fn, ctx);
 	for (size_t i = 0; i < g->tape.n_rows; i++) {
 		const struct oom_row *row = &g->tape.rows[i];
@@ -220,7 +278,6 @@ enum oom_status oom_ledger_each(struct oom_evaluator *ev, const struct oom_model
 		fn(ctx, &r);
 	}
 	free(held);
-	if (held_by_the_loop(g, model, p, &at, fn, ctx))
-		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
+	holdings(&s, &kept, p, model->arch.family->source, fn, ctx);
 	return OOM_OK;
 }

@@ -96,21 +96,21 @@ static enum finding phases(const struct subject *s, const struct question *q, ch
 }
 
 struct sums {
-	uint64_t weights, held;
+	uint64_t loaded, held;
 };
 
 static void add(void *ctx, const struct oom_ledger_row *row)
 {
 	struct sums *sum = ctx;
 
-	if (!strcmp(row->kind, "weight"))
-		sum->weights += row->bytes * row->count;
+	if (!strcmp(row->born, "load") && !row->host)
+		sum->loaded += row->bytes * row->count;
 	if (!strcmp(row->born, "forward"))
 		sum->held += row->bytes * row->held;
 }
 
-/* What explain prints is what estimate adds up.  Sharded, offloaded and pipelined plans hold parts of
- * rows, which explain says of itself. */
+/* What explain prints is what estimate adds up, of a shard as of the whole.  Where GPUs hold different layers it prints
+ * the model's rows, and activations that are offloaded are kept in parts. */
 static enum finding ledger(const struct subject *s, const struct question *q, char *words, size_t size)
 {
 	struct oom_error err = {""};
@@ -118,9 +118,13 @@ static enum finding ledger(const struct subject *s, const struct question *q, ch
 	struct oom_plan p;
 	struct oom_eval e;
 
-	if (!base(s, q, OOM_EVAL_BUCKETS, &p, &e) || p.engine || p.gpus > 1 || p.offload_params ||
-	    p.offload_activations || oom_ledger_each(s->ev, s->model, &p, add, &sum, &err))
+	if (!base(s, q, OOM_EVAL_BUCKETS, &p, &e) || e.n_stages || p.tp * p.cp * p.ep * p.pp > 1 ||
+	    oom_ledger_each(s->ev, s->model, &p, add, &sum, &err))
 		return SILENT;
+	if (equal("there after loading: explain, estimate", sum.loaded, e.end[OOM_PHASE_LOAD], words, size) == BROKEN)
+		return BROKEN;
+	if (p.offload_activations)
+		return HOLDS;
 	return equal("kept for the backward pass: explain, estimate", sum.held, e.saved_bytes, words, size);
 }
 
