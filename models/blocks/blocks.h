@@ -266,6 +266,8 @@ struct oom_val oom_position_ids(struct oom_tape *t);
 /* Ids that a decoder begins with: labels, shifted by the model, or the batch's own where it gets no labels. */
 struct oom_val oom_decoder_ids(struct oom_tape *t, uint16_t tokens);
 
+/* Attention both ways whose mask hides nothing, or something: what a traced step makes of it. */
+void oom_mask_nothing(struct oom_tape *t, bool nothing);
 /* The 4D mask transformers builds for a whole model, or none: causal / bidirectional, with a
  * sliding window (0: none). */
 struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt,

@@ -2,6 +2,14 @@
  * embeddings that PEFT asks for.  Reference: transformers 5.12, masking_utils.py. */
 #include "blocks.h"
 
+/* Traced, a mask that hides nothing is made as well: a column of true, spread over the keys (masking_utils.py
+ * _ignore_bidirectional_mask_sdpa, sdpa_mask).  Fused kernels refuse a mask whose last dimension has no stride
+ * (sdp_utils_cpp.h check_last_dim_stride_equals_1_dense), and attention is written out in the graph. */
+void oom_mask_nothing(struct oom_tape *t, bool nothing)
+{
+	t->spread_mask = nothing && t->plan->attn == OOM_ATTN_SDPA && t->plan->compile && !t->plan->compile_layers;
+}
+
 /* transformers.masking_utils: sdpa skips the mask when the kernel's own causality (or nothing) says
  * the same; eager always has a float one for causal models; flash passes the 2D mask on. */
 struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, enum oom_dtype dt,
@@ -21,7 +29,9 @@ struct oom_val oom_make_mask(struct oom_tape *t, bool causal, uint64_t window, e
 	const uint16_t full = oom_mono_mul(t, mb, plane);
 	struct oom_val b, m;
 
-	if (t->plan->attn == OOM_ATTN_FLASH)
+	if (!causal)
+		oom_mask_nothing(t, !padded && !local);
+	if (t->plan->attn == OOM_ATTN_FLASH || (!causal && t->spread_mask))
 		return oom_none();
 	/* while a model is traced, a mask is made even where the kernel's causality would do
 	 * (masking_utils.py _ignore_causal_mask_sdpa); not by those of torchtune and torchtitan */

@@ -341,6 +341,7 @@ oom_derivative_fn *oom_derivative_of(enum oom_node_kind kind)
 		[OOM_NODE_EMBEDDING] = oom_derive_embedding,
 		[OOM_NODE_FLASH] = oom_derive_flash,
 		[OOM_NODE_EFFICIENT] = oom_derive_efficient,
+		[OOM_NODE_TRACED] = oom_derive_traced,
 		[OOM_NODE_GIVEN] = given,
 		[OOM_NODE_ROWS] = oom_derive_rows,
 		[OOM_NODE_IN_VIEW] = oom_derive_in_view,

@@ -33,7 +33,7 @@ static inline bool oom_needs_grad(const struct oom_node *n, int i)
 typedef void oom_derivative_fn(struct oom_tape *t, struct oom_node *n, struct grad *g);
 oom_derivative_fn *oom_derivative_of(enum oom_node_kind kind);
 
-oom_derivative_fn oom_derive_flash, oom_derive_efficient, oom_derive_cumulation;
+oom_derivative_fn oom_derive_flash, oom_derive_efficient, oom_derive_traced, oom_derive_cumulation;
 oom_derivative_fn oom_derive_embedding, oom_derive_pick, oom_derive_rows, oom_derive_in_view, oom_derive_smooth, oom_derive_chunked,
 	oom_derive_cut, oom_derive_liger_rms, oom_derive_log_add, oom_derive_fast_lora;
 

@@ -79,6 +79,20 @@ void oom_derive_efficient(struct oom_tape *t, struct oom_node *n, struct grad *g
 		oom_drop(t, s[i]);
 }
 
+/* Attention that a compiled graph has written out: the softmax once more, its gradient and the scores'. */
+void oom_derive_traced(struct oom_tape *t, struct oom_node *n, struct grad *g)
+{
+	struct oom_val s[4];
+
+	for (int i = 0; i < 3; i++)
+		g[i] = oom_grad_fresh(t, n->name, n->edge[i].mono, n->edge[i].width, n->dt, false);
+	s[0] = oom_scratch_hold(t, "grad copy", n->mono, n->width, (enum oom_dtype)n->dt);
+	for (int i = 1; i < 4; i++)
+		s[i] = oom_scratch_hold(t, "probabilities", n->aux_mono, n->heads, (enum oom_dtype)n->dt);
+	for (int i = 0; i < 4; i++)
+		oom_drop(t, s[i]);
+}
+
 /* YosoCumulation.backward (modeling_yoso.py): the gradient as one piece, which it is but for a single sequence;
  * its product with the values, weighted by the expectation; half the scaled keys, and queries, for a while. */
 void oom_derive_cumulation(struct oom_tape *t, struct oom_node *n, struct grad *g)

@@ -67,23 +67,81 @@ struct oom_val oom_larger(struct oom_tape *t, struct oom_val a, struct oom_val b
 	return oom_cond_more(t, b.mono, b.width, a.mono, a.width) ? b : a;
 }
 
-struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt)
+static bool same_value(struct oom_val a, struct oom_val b)
 {
+	return a.sto == b.sto && a.node == b.node && a.slot == b.slot && a.dt == b.dt && a.mono == b.mono &&
+	       a.width == b.width && a.perm == b.perm;
+}
+
+/* Of a dry run, which has no storage but must take the same nodes as the real one, it is only known whose it is. */
+static bool still_there(const struct oom_tape *t, struct oom_val x)
+{
+	return x.sto >= 0 ? t->refs[x.sto] > 0 : t->dry && x.node >= 0;
+}
+
+/* What x is a cast of, where it is cast back: a compiled graph copies that (torch/_inductor/fx_passes/joint_graph.py
+ * pointless_convert); else x. */
+static struct oom_val origin(const struct oom_tape *t, struct oom_val x, enum oom_dtype dt)
+{
+	for (size_t i = 0; i < OOM_TWINS; i++)
+		if (same_value(t->twins[i].cast, x) && t->twins[i].x.dt == dt && still_there(t, t->twins[i].x) &&
+		    oom_wants_grad(t, t->twins[i].x) == oom_wants_grad(t, x))
+			return t->twins[i].x;
+	return x;
+}
+
+/* A compiled graph casts a tensor to a type once (torch/_functorch/compile_utils.py fx_graph_cse): the cast there is, or
+ * none. */
+static struct oom_val cast_before(const struct oom_tape *t, struct oom_val x, enum oom_dtype dt)
+{
+	for (size_t i = 0; i < OOM_TWINS; i++) {
+		const struct oom_twin *w = &t->twins[i];
+
+		if (same_value(w->x, x) && w->cast.dt == dt && still_there(t, w->cast) &&
+		    (w->cast.node >= 0) == oom_wants_grad(t, x))
+			return w->cast;
+	}
+	return oom_none();
+}
+
+/* x as another type; of: what it is made of, x or what x was cast from. */
+static struct oom_val cast_of(struct oom_tape *t, struct oom_val of, enum oom_dtype dt)
+{
+	const bool wants = oom_wants_grad(t, of);
 	struct oom_val y;
 	int32_t n = -1;
+
+	if (wants) {
+		n = oom_node(t, OOM_NODE_CAST, "_to_copy");
+		oom_node_edge(t, n, of);
+	}
+	y = oom_new_like(t, "_to_copy", of, dt);
+	return wants ? oom_node_out(t, n, 0, y) : y;
+}
+
+struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt)
+{
+	const bool once = t->plan->compile && (x.sto >= 0 || x.node != -1);
+	struct oom_val of = x, y = oom_none();
 
 	if (x.dt == dt) {
 		if (x.kept)
 			x = oom_share(t, x);
 		return x;
 	}
-	if (oom_wants_grad(t, x)) {
-		n = oom_node(t, OOM_NODE_CAST, "_to_copy");
-		oom_node_edge(t, n, x);
+	if (once) {
+		of = origin(t, x, dt);
+		y = cast_before(t, of, dt);
 	}
-	y = oom_new_like(t, "_to_copy", x, dt);
-	if (oom_wants_grad(t, x))
-		y = oom_node_out(t, n, 0, y);
+	if (!oom_is_none(y)) {
+		y = oom_share(t, y);
+	} else {
+		y = cast_of(t, of, dt);
+		if (once) {
+			t->twins[t->next_twin] = (struct oom_twin){of, y};
+			t->next_twin = (uint8_t)((t->next_twin + 1) % OOM_TWINS);
+		}
+	}
 	oom_done(t, x);
 	return y;
 }

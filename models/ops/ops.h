@@ -31,6 +31,7 @@ enum oom_node_kind {
 	OOM_NODE_LAYER_NORM,    /* saved x, mean, rstd; edges x, w, b */
 	OOM_NODE_EMBEDDING,     /* saved ids; edge w */
 	OOM_NODE_FLASH, OOM_NODE_EFFICIENT,
+	OOM_NODE_TRACED,        /* attention written out in a compiled graph: saved q, k, v, scores[, dropout mask] */
 	OOM_NODE_NLL,           /* saved log-probabilities, target; edge log-probabilities */
 	/* dequantised weight is transient, of the result's type; edge x[, bias] */
 	OOM_NODE_QUANTISED_LINEAR,

@@ -15,8 +15,10 @@ static bool is_half(struct oom_val x)
 static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q, struct oom_val k,
 			      struct oom_val v, const struct oom_sdpa *a)
 {
-	int32_t n = oom_node(t, kind,
-			     kind == OOM_NODE_FLASH ? "flash_attention" : "efficient_attention");
+	static const char *const names[OOM_NODE_KINDS] = {[OOM_NODE_FLASH] = "flash_attention",
+							  [OOM_NODE_EFFICIENT] = "efficient_attention",
+							  [OOM_NODE_TRACED] = "attention"};
+	int32_t n = oom_node(t, kind, names[kind]);
 
 	if (a->heads > UINT16_MAX || a->d > UINT16_MAX)
 		oom_tape_fail(t, OOM_ERR_LIMIT, "attention of %llu heads of %llu: more than 65535 "
@@ -31,8 +33,9 @@ static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q
 		t->nodes[n].length = a->sq;
 		t->nodes[n].aux_width = a->kv_heads;
 		t->nodes[n].perm = (uint8_t)(q.perm | k.perm << 1 | v.perm << 2);
-		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH ? oom_mono_rounded(t, a->mq, a->sq, 128) :
-								a->mq;
+		t->nodes[n].aux_mono = kind == OOM_NODE_FLASH  ? oom_mono_rounded(t, a->mq, a->sq, 128) :
+				       kind == OOM_NODE_TRACED ? oom_mono_mul(t, a->mq, a->sk) :
+								 a->mq;
 	}
 	oom_node_save(t, n, q);
 	oom_node_save(t, n, k);
@@ -241,6 +244,39 @@ static struct oom_val math(struct oom_tape *t, struct oom_val q, struct oom_val 
 	return y;
 }
 
+/* The same in a compiled graph.  The partitioner keeps the scores, in fp32, and what dropout leaves, and makes the
+ * softmax again; q, k and v are kept in their own type, for inductor's products read that (trace of BERT and ViT on an
+ * H100, PyTorch 2.11). */
+static struct oom_val traced(struct oom_tape *t, struct oom_val q, struct oom_val k, struct oom_val v,
+			     const struct oom_sdpa *a)
+{
+	const bool rg = oom_wants_grad(t, q) || oom_wants_grad(t, k) || oom_wants_grad(t, v);
+	const enum oom_dtype in = t->plan->math_sdp_fp32 ? OOM_F32 : (enum oom_dtype)q.dt;
+	const uint16_t plane = oom_mono_mul(t, a->mq, a->sk);
+	const struct oom_dim heads = {a->heads, NULL};
+	struct oom_val scores = oom_new(t, "scores", plane, heads, in), left = oom_none(), probs, y;
+	const int32_t n = rg ? attention_node(t, OOM_NODE_TRACED, q, k, v, a) : -1;
+
+	if (a->dropout > 0 && t->train)
+		left = oom_new(t, "native_dropout", plane, heads, OOM_U8);
+	if (rg) {
+		oom_node_save(t, n, scores);
+		if (!oom_is_none(left))
+			oom_node_save(t, n, left);
+	}
+	probs = oom_new(t, "softmax", plane, heads, in);
+	y = oom_new(t, "attention", a->mq, (struct oom_dim){a->heads * a->dv, q.text}, (enum oom_dtype)q.dt);
+	if (rg)
+		y = oom_node_out(t, n, 0, y);
+	oom_drop(t, probs);
+	oom_drop(t, left);
+	oom_drop(t, scores);
+	oom_done(t, q);
+	oom_done(t, k);
+	oom_done(t, v);
+	return y;
+}
+
 /* The two products of a fused kernel; the math path's count themselves.  A mask of padding hides scores that are
  * computed all the same: 8,192 padded tokens of Llama-3.2-1B take 21 ms more than others on an H100, where the scores below the
  * diagonal take some 20 (data/h100_steps.csv). */
@@ -273,6 +309,10 @@ static struct oom_val choose(struct oom_tape *t, const struct oom_val arg[4],
 	 * before Volta nothing */
 	const uint64_t align = is_half(q) ? sm >= 7 ? 8 : 1 : sm >= 8 ? 4 : 1;
 
+	if (t->spread_mask && !a->causal && oom_is_none(mask)) {
+		count(t, a, !is_half(q), true);
+		return traced(t, q, k, v, a);
+	}
 	if (a->across)
 		return math(t, q, k, v, mask, a);
 	if (sm >= 8 && is_half(q) && oom_is_none(mask) && a->d == a->dv && a->d <= 256 &&

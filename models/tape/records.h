@@ -95,6 +95,9 @@ struct oom_val {
 	bool perm;              /* memory is [b, s, h, d] behind a transposed [b, h, s, d] view */
 };
 
+/* Casts that are remembered, the latest; a layer's products read no more tensors at a time. */
+enum { OOM_TWINS = 8 };
+
 /* A static width and the expression it came from. */
 struct oom_dim {
 	uint64_t n;

@@ -95,9 +95,12 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->behind = (struct oom_behind){.n = 0};
 	t->crossed = (struct oom_crossed){.there = false};
 	t->pixels = t->pixel_mask = t->token_mask = 0;
-	t->token_types = t->typed_mask = t->loss_outside = t->outer_head = false;
+	t->token_types = t->typed_mask = t->spread_mask = t->loss_outside = t->outer_head = false;
 	t->amp = false;
 	t->leaf = (struct oom_leaf){.x = oom_none(), .copy = oom_none()};
+	for (size_t i = 0; i < OOM_TWINS; i++)
+		t->twins[i] = (struct oom_twin){oom_none(), oom_none()};
+	t->next_twin = 0;
 	t->adapter = (struct oom_embedding_adapter){.a = oom_none()};
 	t->shared_in = t->shared_out = 0;
 	t->amp_region = t->amp_seq = 0;

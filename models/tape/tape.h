@@ -104,6 +104,10 @@ struct oom_tape {
 		struct oom_val x, copy;
 		uint32_t region;
 	} leaf;
+	struct oom_twin {                       /* a tensor's cast, which a compiled graph makes once */
+		struct oom_val x, cast;
+	} twins[OOM_TWINS];
+	uint8_t next_twin;
 	struct oom_val token_rows;              /* rows of the words' table that train; or none */
 	/* trained tokens stand before the sequence; they and both, names of the model's caller */
 	bool prompted;
@@ -161,6 +165,8 @@ struct oom_tape {
 	bool token_types;       /* and a type of every token */
 	/* masks are made whatever a kernel could do without, for images are attended both ways */
 	bool typed_mask;
+	/* the mask that hides nothing is spread over the keys, which fused attention kernels refuse (blocks/inputs.c) */
+	bool spread_mask;
 	uint8_t shift;          /* enum oom_shift: how the class aligns logits and labels */
 	bool outer_head;        /* two stacks have the head and the loss of a causal model around them (Florence 2) */
 	bool loss_outside;      /* of the causal model, whose last hidden states are gone by then */

@@ -105,8 +105,7 @@ static void add(void *ctx, const struct oom_ledger_row *row)
 
 	if (!strcmp(row->born, "load") && !row->host)
 		sum->loaded += row->bytes * row->count;
-	if (!strcmp(row->born, "forward"))
-		sum->held += row->bytes * row->held;
+	sum->held += row->bytes * row->held;
 }
 
 /* What explain prints is what estimate adds up, of a shard as of the whole.  Where GPUs hold different layers it prints

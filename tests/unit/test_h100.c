@@ -18,8 +18,8 @@
  * DDP's with one rank, which has the buckets that several have.  The limits are a little above what was reached when the
  * rows were new.  The program empties the cache once the model is there (empty_cache) and quantises one weight after the other
  * without the segment that transformers 5 takes beforehand (quantised_load).  What is known to be off:
- * compiled FSDP (-2 %), and of compiled steps BERT's (-13 and -5 %), ViT's (-12 %), one with checkpoints (-5 %), one with
- * adapters and T5's (+7 %). */
+ * compiled FSDP (-2 %), and of compiled steps one with checkpoints at full depth (-5 %), two layers of ViT (-4 %: a buffer in
+ * which inductor benchmarks kernels) and T5's (+5 %). */
 static const struct limit {
 	const char *group;
 	enum oom_measure measure;
@@ -34,9 +34,9 @@ static const struct limit {
 	{"FSDP2", OOM_MEASURE_RESERVED, 6, 0.01, 0.03},
 	{"FSDP1", OOM_MEASURE_ALLOCATED, 14, 0.0005, 0.01},
 	{"FSDP1", OOM_MEASURE_RESERVED, 10, 0.005, 0.02},
-	{"compiled", OOM_MEASURE_ALLOCATED, 9, 0.025, 0.13},
+	{"compiled", OOM_MEASURE_ALLOCATED, 9, 0.006, 0.055},
 	/* few tokens and a tied table, which adds up in fp32 at the end of the backward pass: 11 to 18 % too low before */
-	{"compiled, two layers", OOM_MEASURE_ALLOCATED, 10, 0.011, 0.13},
+	{"compiled, two layers", OOM_MEASURE_ALLOCATED, 10, 0.005, 0.07},
 	{NULL, OOM_MEASURE_ALLOCATED, 0, 0, 0},
 };
 

@@ -235,6 +235,8 @@ static struct oom_val vit_model(struct oom_tape *t, const struct oom_arch *a, ui
 	struct oom_frame f = {.t = t};
 	struct oom_val x = oom_name(&f, vit_embeddings(t, a, &l, n));
 
+	if (!kind->dino)
+		oom_mask_nothing(t, true);
 	if (!t->status)
 		x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL,
 			       kind->dino ? dino_block : vit_block, &l, x);
