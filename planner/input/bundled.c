@@ -1,5 +1,6 @@
 /* A model by any word a user may say. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -9,27 +10,80 @@
 #include "oomplan/config.h"
 #include "oomplan/option.h"
 
-/* Embedded *.json files are the bundled models. */
-static const struct oom_embedded *bundled(size_t i)
+/* A bundled model: its name, which ends nowhere in memory, and its config. */
+struct bundled {
+	const char *name, *config;
+	size_t name_len, config_len;
+};
+
+/* Embedded *.json files are bundled models, and so are the rows of model_configs.jsonl: a name, a tab, and
+ * the keys in which the model's config differs from its class's defaults. */
+static bool next_file(size_t *at, struct bundled *out)
 {
-	for (size_t j = 0; oom_embedded_at(j); j++) {
-		const struct oom_embedded *f = oom_embedded_at(j);
+	const struct oom_embedded *f;
+
+	while ((f = oom_embedded_at((*at)++)) != NULL) {
 		const size_t n = strlen(f->name);
 
-		if (n > 5 && !strcmp(f->name + n - 5, ".json") && i-- == 0)
-			return f;
+		*out = (struct bundled){f->name, (const char *)f->bytes, n > 5 ? n - 5 : 0, f->size};
+		if (n > 5 && !strcmp(f->name + n - 5, ".json"))
+			return true;
 	}
-	return NULL;
+	return false;
+}
+
+static bool next_row(const char **at, struct bundled *out)
+{
+	const char *tab = strchr(*at, '\t'), *end = tab ? strchr(tab, '\n') : NULL;
+
+	if (!end)
+		return false;
+	*out = (struct bundled){*at, tab + 1, (size_t)(tab - *at), (size_t)(end - tab - 1)};
+	*at = end + 1;
+	return true;
+}
+
+/* The i-th one, or with `word` the one of that name in either case of letters. */
+static bool bundled(size_t i, const char *word, struct bundled *out)
+{
+	const struct oom_embedded *rows = oom_embedded_find("model_configs.jsonl");
+	const char *row = rows ? (const char *)rows->bytes : "";
+	size_t file = 0;
+
+	while (next_file(&file, out) || next_row(&row, out))
+		if (word ? strlen(word) == out->name_len && !strncasecmp(word, out->name, out->name_len) :
+			   i-- == 0)
+			return true;
+	return false;
 }
 
 const char *oom_bundled_model(size_t i, char *buf, size_t size)
 {
-	const struct oom_embedded *f = bundled(i);
+	struct bundled b;
 
-	if (!f)
+	if (!bundled(i, NULL, &b))
 		return NULL;
-	snprintf(buf, size, "%.*s", (int)strlen(f->name) - 5, f->name);
+	snprintf(buf, size, "%.*s", (int)b.name_len, b.name);
 	return buf;
+}
+
+/* The bundled name that is spelled most like the word; NULL: none is near. */
+static const char *near_name(const char *word, char *buf, size_t size)
+{
+	enum { MOST = 1000, LONG = 48 };
+	char (*names)[LONG] = calloc(MOST, LONG);
+	const char **list = calloc(MOST + 1, sizeof(*list));
+	const char *near = NULL;
+
+	for (size_t n = 0; names && list && n < MOST && oom_bundled_model(n, names[n], LONG); n++)
+		list[n] = names[n];
+	if (names && list)
+		near = oom_nearest(word, list);
+	if (near)
+		snprintf(buf, size, "%s", near);
+	free(list);
+	free(names);
+	return near ? buf : NULL;
 }
 
 /* What people hand over in a config's place, by how its name ends. */
@@ -80,11 +134,10 @@ static bool is_hub_id(const char *word)
 
 enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word, struct oom_error *err)
 {
-	char names[64][64];             /* for the suggestion, and as the file's name */
-	const char *list[65], *near, *else_ = what_else(word);
-	char located[1024];
+	const char *near, *else_ = what_else(word);
+	char located[1024], name[64];
+	struct bundled b;
 	struct stat st;
-	size_t n = 0;
 
 	if (else_ && !(stat(word, &st) == 0 && S_ISDIR(st.st_mode)))
 		return oom_error_set(err, OOM_ERR_PARSE, "%s %s", word, else_);
@@ -99,16 +152,13 @@ enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word, stru
 		       strcmp(located, word) ? oom_keys_read_model(out, located, err) :
 					       oom_keys_read(out, located, err);
 	}
-	for (; n < 64 && oom_bundled_model(n, names[n], sizeof(names[n])); n++) {
-		list[n] = names[n];
-		if (!strcasecmp(names[n], word))
-			return oom_keys_parse(out, (const char *)bundled(n)->bytes,
-					      bundled(n)->size, names[n], err);
+	if (bundled(0, word, &b)) {
+		snprintf(name, sizeof(name), "%.*s", (int)b.name_len, b.name);
+		return oom_keys_parse(out, b.config, b.config_len, name, err);
 	}
-	list[n] = NULL;
 	if (strchr(word, '/') || strstr(word, ".json"))
 		return oom_keys_read(out, word, err);
-	near = oom_nearest(word, list);
+	near = near_name(word, name, sizeof(name));
 	return oom_error_set(err, OOM_ERR_UNKNOWN,
 			     "%s: no such file, and no bundled model of that name%s%s%s; see: "
 			     "oomplan list models",

@@ -46,17 +46,16 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 {
 	struct search *s = ctx;
 	struct oom_model_id id = {.bundled = ""};
-	const char *slash;
+	const char *slash, *same = oom_csv_cell(row, "same_shape");
 
 	(void)err;
 	if (s->found)
 		return OOM_OK;
 	copy(id.bundled, sizeof(id.bundled), row, "bundled");
 	copy(id.hub_id, sizeof(id.hub_id), row, "hub_id");
-	copy(id.same_shape, sizeof(id.same_shape), row, "same_shape");
 	copy(id.torchtune, sizeof(id.torchtune), row, "torchtune");
 	slash = strrchr(id.hub_id, '/');
-	s->found = is(s, id.bundled, strlen(id.bundled)) || among(s, id.same_shape) ||
+	s->found = is(s, id.bundled, strlen(id.bundled)) || (same && among(s, same)) ||
 		   (slash && is(s, slash + 1, strlen(slash + 1)));
 	if (s->found)
 		*s->out = id;

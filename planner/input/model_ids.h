@@ -7,9 +7,6 @@
 
 struct oom_model_id {
 	char bundled[64], hub_id[96];
-	/* Names, blank-separated and without their organisation, of models whose config has the same
-	 * shape and whose weights alone differ. */
-	char same_shape[160];
 	/* "llama3_1/8B full lora": the stem of the configs of torchtune's recipes, and which there are;
 	 * "": none (pytorch/torchtune recipes/configs @bd2a0fc) */
 	char torchtune[96];
