@@ -74,6 +74,14 @@ static bool is_flat(const struct oom_reader *o)
 	return false;
 }
 
+/* Files from before parts had types of their own call a part by the name of the whole: the hub's Qwen2.5-VL
+ * says "qwen2_5_vl" of its tower, as Qwen2_5_VLVisionConfig.model_type then was.  The class of such a part
+ * is the composition's to say, whatever the file calls it (configuration_utils.py: sub_configs). */
+static bool names_whole(const struct oom_vlm *v, const char *type, const struct oom_key *usual)
+{
+	return !strcmp(type, v->type) && usual && usual->type == OOM_KEY_STRING && *usual->string;
+}
+
 /* A sub config: absent as a whole, the composition's own defaults for it stand before those of
  * its type; and where the class merges the two, always (GlmAsrConfig._default_text_config_kwargs). */
 void oom_vlm_open_part(struct oom_vlm *v, const char *key)
@@ -94,9 +102,11 @@ void oom_vlm_open_part(struct oom_vlm *v, const char *key)
 	type = oom_keys_find(o->keys, path);
 	snprintf(path, sizeof(path), "sub_configs.%s", key);
 	usual = oom_keys_find(o->defaults, path);
+	if (type && (type->type != OOM_KEY_STRING || names_whole(v, type->string, usual)))
+		type = NULL;
 	snprintf(p->type, sizeof(p->type), "%s",
 		 !*key					? v->type :
-		 type && type->type == OOM_KEY_STRING	? type->string :
+		 type					? type->string :
 		 usual && usual->type == OOM_KEY_STRING ? usual->string :
 							  "");
 	snprintf(p->prefix, sizeof(p->prefix), "%s%s%s", o->prefix, key, *key ? "." : "");
