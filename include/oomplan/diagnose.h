@@ -165,6 +165,9 @@ struct oom_crash {
 	bool windows;                           /* the paths in the text are those of Windows */
 	/* all cards of its size that its caller knows are older than Ampere; the decoder leaves it false */
 	bool before_bf16;
+	/* the run that its text gives is priced beside it (oomplan/priced.h), so that no size by a name is; the decoder
+	 * leaves it false */
+	bool priced;
 	bool old_card;                          /* the cards that the text names are all older than Ampere */
 	bool several;                           /* models are loaded one after the other, or beside one another */
 	bool stepped;                           /* a training's bar has counted two steps and more: what it holds throughout fits */
@@ -248,6 +251,18 @@ typedef void (*oom_crash_fn)(void *ctx, const struct oom_crash *crash);
 OOM_API enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 				       struct oom_crash *last, struct oom_crash_log *log,
 				       struct oom_error *err);
+
+/* What is kept of a log for the run that it gives (oomplan/priced.h): its beginning, and what stands around the message that counts.  Fill it with
+ * oom_crash_read_keeping. */
+#define OOM_CRASH_KEPT (32 << 10)
+struct oom_crash_text {
+	char text[2][OOM_CRASH_KEPT];
+	size_t size[2];
+	uint64_t line[2];               /* the number of its first line */
+};
+/* oom_crash_read, which leaves in text what it kept, and fails as that does. */
+OOM_API enum oom_status oom_crash_read_keeping(const char *path, oom_crash_fn each, void *ctx, struct oom_crash *last,
+					       struct oom_crash_log *log, struct oom_crash_text *text, struct oom_error *err);
 
 #ifdef __cplusplus
 }

@@ -30,6 +30,7 @@
 #include "oomplan/model.h"
 #include "oomplan/option.h"
 #include "oomplan/plan.h"
+#include "oomplan/priced.h"
 #include "oomplan/reading.h"
 #include "oomplan/rules.h"
 #include "oomplan/runs.h"

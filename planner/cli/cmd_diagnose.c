@@ -21,23 +21,30 @@ struct args {
 
 /* ---- text ---- */
 
-static void answer(const struct oom_crash *c)
+static void answer(const struct oom_crash *c, const struct oom_priced *r)
 {
 	struct oom_crash_answer a;
+	bool begun = r && r->n_changes;
 
 	oom_crash_answer(c, &a);
 	/* the first cause's evidence stands beside it */
 	for (size_t i = 1; i < a.n_evidence; i++)
 		printf("       %s\n", a.evidence[i]);
-	for (size_t i = 0; i < a.n_fix; i++)
-		printf("%s %s\n", i ? "   " : "do:", a.fix[i]);
+	oom_priced_text(r);
+	oom_priced_do(r);
+	for (size_t i = 0; i < a.n_fix; i++) {
+		if (oom_priced_says(r, a.fix[i]))
+			continue;
+		printf("%s %s\n", begun ? "   " : "do:", a.fix[i]);
+		begun = true;
+	}
 	if (a.training && a.rung && oom_cause_info(c->cause[0].cause)->rung)
 		printf("    every fix with its cost: oomplan plan --model ...   [rung %d: %s]\n", a.rung, oom_rung_numbered(a.rung)->name);
 	if (a.settle)
 		printf("to be sure: %s\n", a.settle);
 }
 
-static void text(const struct oom_crash *c)
+static void text(const struct oom_crash *c, const struct oom_priced *r)
 {
 	struct oom_crash_answer a;
 	char words[40], cards[200];
@@ -72,7 +79,7 @@ static void text(const struct oom_crash *c)
 		       oom_paint(OOM_PLAIN), 100 * c->cause[i].confidence, c->cause[i].evidence,
 		       info->source);
 	}
-	answer(c);
+	answer(c, r);
 }
 
 /* What the log says about the run before it. */
@@ -115,6 +122,7 @@ struct output {
 	const struct oom_job *job;
 	bool all_messages;
 	const char *file;
+	const struct oom_priced *priced;        /* the run that the text gives; NULL: none that can be priced */
 	struct oom_json json;
 	bool begun;
 };
@@ -129,7 +137,7 @@ static void each(void *ctx, const struct oom_crash *c)
 		return;
 	oom_crash_note_cards(&noted);
 	if (!o->job->json) {
-		text(&noted);
+		text(&noted, NULL);
 		putchar('\n');
 		return;
 	}
@@ -159,6 +167,8 @@ static void last_json(struct output *o, const struct oom_crash *c, const struct 
 	oom_run_json(&o->json, log);
 	if (m)
 		oom_compare_json(&o->json, m, patch);
+	if (o->priced)
+		oom_priced_json(&o->json, o->priced);
 	oom_json_end(&o->json);
 }
 
@@ -188,7 +198,7 @@ static void show(struct output *o, const struct oom_target *t, const struct oom_
 	oom_page_begin(&page);
 	if (o->all_messages)
 		printf("the one that counts:\n");
-	text(c);
+	text(c, o->priced);
 	run_text(log, counts_steps(oom_crash_work(c)));
 	if (log->rising)
 		printf("allocated rises from message to message: see oomplan explain M20\n");
@@ -285,6 +295,25 @@ static int take_pipe(const char **path)
 	return 0;
 }
 
+/* Beside the plan that is given; without one, beside the run that the text itself gives. */
+static int explain(struct oom_job *job, struct output *o, struct oom_crash *c, const struct oom_crash_log *log,
+		   const struct oom_crash_text *kept)
+{
+	struct oom_priced priced;
+	struct oom_error err = {{0}};
+
+	oom_crash_note_cards(c);
+	if (job->emit.n && !job->model && !job->reading)
+		return oom_complain(OOM_EXIT_USAGE, "--emit: of which model? --model config.json, or --from FILE");
+	if (job->model || job->reading)
+		return compare(job, o, c, log);
+	if (!oom_crash_price(kept, c, &priced, &err))
+		o->priced = &priced;
+	oom_priced_settle(&priced, c);
+	show(o, NULL, c, log, NULL, NULL);
+	return 0;
+}
+
 static int run(struct oom_job *job)
 {
 	const struct args *args = (const struct args *)job;
@@ -293,6 +322,7 @@ static int run(struct oom_job *job)
 	struct oom_error err = {{0}};
 	struct oom_crash_log log;
 	struct oom_crash c;
+	struct oom_crash_text *kept;
 	int code = oom_emit_check(job);
 
 	if (!code)
@@ -303,15 +333,15 @@ static int run(struct oom_job *job)
 		return oom_diagnose_snapshot(job, path, args->plot);
 	if (args->plot)
 		return oom_complain(OOM_EXIT_USAGE, "--plot draws a memory snapshot, and %s is none", path);
-	if (oom_crash_read(path, o.all_messages ? each : NULL, &o, &c, &log, &err))
-		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	oom_crash_note_cards(&c);
-	if (job->emit.n && !job->model && !job->reading)
-		return oom_complain(OOM_EXIT_USAGE, "--emit: of which model? --model config.json, or --from FILE");
-	if (job->model || job->reading)
-		return compare(job, &o, &c, &log);
-	show(&o, NULL, &c, &log, NULL, NULL);
-	return 0;
+	kept = malloc(sizeof(*kept));
+	if (!kept)
+		return oom_complain(OOM_EXIT_INPUT, "out of host memory");
+	if (oom_crash_read_keeping(path, o.all_messages ? each : NULL, &o, &c, &log, kept, &err))
+		code = oom_complain(OOM_EXIT_INPUT, "%s", err.text);
+	else
+		code = explain(job, &o, &c, &log, kept);
+	free(kept);
+	return code;
 }
 
 static const struct oom_option options[] = {

@@ -7,6 +7,7 @@
 #include "oomplan/compare.h"
 #include "oomplan/diagnose.h"
 #include "oomplan/emit.h"
+#include "oomplan/priced.h"
 #include "oomplan/snapshot.h"
 
 /* The smallest change that the keys of the run's files can say, and what it is in them. */
@@ -29,6 +30,14 @@ void oom_patch_text(const struct oom_comparison *m, const struct oom_patch *p, b
 /* The keys of one crash, into the object that is open. */
 void oom_crash_json(struct oom_json *j, const struct oom_crash *c, const char *file,
 		    uint64_t messages);
+
+/* The run that the text gives: what was priced, and the change that fits, before the other things to do.  r: NULL where there
+ * is none. */
+void oom_priced_text(const struct oom_priced *r);
+void oom_priced_do(const struct oom_priced *r);
+/* Whether it says already what this fix says. */
+bool oom_priced_says(const struct oom_priced *r, const char *fix);
+void oom_priced_json(struct oom_json *j, const struct oom_priced *r);
 
 /* Its ranks and its run, into the object that is open. */
 void oom_run_json(struct oom_json *j, const struct oom_crash_log *log);

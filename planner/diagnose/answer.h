@@ -34,6 +34,9 @@ struct oom_program {
 const struct oom_program *oom_program_of(const struct oom_crash *c);
 /* What its users call things, in a training or not. */
 const char *oom_program_dialect(const struct oom_crash *c, bool trains);
+/* The program whose framework reads the run's keys, where it is another than the words around the message name and none that
+ * it is built on; "": none. */
+const char *oom_program_reading(const struct oom_crash *c, const char *framework);
 /* Fills c->program. */
 void oom_decode_program(struct oom_crash *c, const char *begin, const char *at, const char *end);
 
@@ -104,6 +107,8 @@ void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *e
 /* named.c: fills c->parameters. */
 void oom_decode_cards(struct oom_crash *c, const char *begin, const char *end);        /* named_cards.c */
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end);
+/* The name of a model is that of a copy of fewer bits. */
+bool oom_name_is_quantised(const char *from, const char *to);
 /* told.c: notes an option of that name (n bytes, with its dashes and prefix from "spelled" on) and value, if the
  * answers have a use for it. */
 void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, size_t n, const char *value);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shown.h"
+
 /* ---- the request ---- */
 
 /* The message gives what the allocator asks of the driver (c10/cuda/CUDACachingAllocator.cpp,
@@ -218,15 +220,12 @@ static bool trains(const struct oom_crash *c)
 	       work == OOM_WORK_SETUP || work == OOM_WORK_COLLECTIVE || work == OOM_WORK_COMPILING;
 }
 
-static enum oom_status compare(struct oom_evaluator *ev, struct oom_question *q,
-			       const struct oom_crash *c, struct oom_comparison *out,
-			       struct oom_error *err)
+enum oom_status oom_compare_request(struct oom_evaluator *ev, struct oom_question *q, const struct oom_crash *c,
+				    struct oom_comparison *out, struct oom_error *err)
 {
 	enum oom_status st;
 
 	oom_question_settle(q);
-	if (!q->capacity_bytes && c->known[OOM_CRASH_TOTAL])
-		q->capacity_bytes = c->bytes[OOM_CRASH_TOTAL];
 	st = oom_answer_as_asked(ev, q, &out->asked, err);
 	if (st)
 		return st;
@@ -240,6 +239,20 @@ static enum oom_status compare(struct oom_evaluator *ev, struct oom_question *q,
 		find_fewer(ev, q->model, c, out);
 	out->weights_bytes = out->asked.eval.bucket[OOM_BUCKET_PARAMS] + out->asked.eval.bucket[OOM_BUCKET_BUFFERS];
 	out->weights_alone = out->capacity_bytes && out->weights_bytes > out->capacity_bytes;
+	return OOM_OK;
+}
+
+static enum oom_status compare(struct oom_evaluator *ev, struct oom_question *q,
+			       const struct oom_crash *c, struct oom_comparison *out,
+			       struct oom_error *err)
+{
+	enum oom_status st;
+
+	if (!q->capacity_bytes && !q->gpu && c->known[OOM_CRASH_TOTAL])
+		q->capacity_bytes = c->bytes[OOM_CRASH_TOTAL];
+	st = oom_compare_request(ev, q, c, out, err);
+	if (st)
+		return st;
 	/* what a training could change is no answer to a server, a loader or a test */
 	out->searched = out->capacity_bytes != 0 && trains(c);
 	return out->searched ? oom_answer_search(ev, q, &out->search, err) : OOM_OK;

@@ -76,7 +76,7 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 
 	if (cause == OOM_CAUSE_HOST_RAM && !c->parameters && ranks > 1 && work == OOM_WORK_LOADING && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.0f processes on the node each read all of the model, unless one reads for all", ranks);
-	if (!c->parameters)
+	if (!c->parameters || c->priced)
 		return;
 	need = oom_weights_bytes(c, work, &each);
 	if (ranks > 1)

@@ -43,7 +43,7 @@ static double billions(const char *from, const char *to)
 	return 0;
 }
 
-static bool is_quantised(const char *from, const char *to)
+bool oom_name_is_quantised(const char *from, const char *to)
 {
 	static const char *const marks[] = {"awq", "gptq", "bit", "int4", "int8", "fp8", "gguf", "fp4", "bnb", "exl2", "exl3", "w4a16", "w8a8", "mlx"};
 	char name[200];
@@ -157,7 +157,7 @@ static double behind(const char *p, const char *end, uint64_t *words)
 		;
 	if (!*words)
 		*words = words_of(p, to);
-	if (to - p < 3 || is_quantised(p, to))
+	if (to - p < 3 || oom_name_is_quantised(p, to))
 		return 0;
 	n = family_size(p, to);
 	return n > 0 ? n : billions(p, to);
@@ -190,7 +190,7 @@ static double called(const char *begin, const char *end, bool *language)
 		n = strtod(p, &after);
 		if (after < end && (*after == 'B' || *after == 'b') && n >= 0.1 && n < 3000 && is_size(after + 1, end)) {
 			*language = true;
-			if (is_quantised(line, oom_line_end(p, end)) || (found > 0 && fabs(found - n) > 0.01))
+			if (oom_name_is_quantised(line, oom_line_end(p, end)) || (found > 0 && fabs(found - n) > 0.01))
 				return 0;
 			found = n;
 		}
@@ -229,7 +229,7 @@ static double spoken(const char *begin, const char *end, double request, uint64_
 		/* fewer bits change no vocabulary */
 		if (!*words)
 			*words = words_of(name, to);
-		if (is_quantised(name, to))
+		if (oom_name_is_quantised(name, to))
 			continue;
 		several |= only > 0 && fabs(only - n) > 0.01 * only;
 		only = n;
@@ -253,7 +253,7 @@ static double spoken_family(const char *begin, const char *end)
 			continue;
 		while (to < end && in_name(*to))
 			to++;
-		n = to - p < 80 && !is_quantised(p, to) ? family_size(p, to) : 0;
+		n = to - p < 80 && !oom_name_is_quantised(p, to) ? family_size(p, to) : 0;
 		/* a path of a file is no model's name */
 		if (n > 0 && (size_t)(to - p) > 3 && memcmp(to - 3, ".py", 3)) {
 			if (only > 0 && fabs(only - n) > 0.01)

@@ -312,6 +312,32 @@ const char *oom_crash_program(size_t i)
 	return i < sizeof(programs) / sizeof(programs[0]) ? programs[i].name : NULL;
 }
 
+/* Its name, its title, or the package that its frames lie in. */
+static bool is_called(const struct oom_program *p, const char *framework)
+{
+	if (!strcmp(p->name, framework) || !strcmp(p->title, framework))
+		return true;
+	for (size_t k = 0; k < OOM_PROGRAM_MARKS && p->marks[k]; k++) {
+		size_t i = 0;
+
+		while (*p->marks[k] == '@' && framework[i] && p->marks[k][i + 1] == (framework[i] == '-' ? '_' : framework[i]))
+			i++;
+		if (i && !framework[i] && !p->marks[k][i + 1])
+			return true;
+	}
+	return false;
+}
+
+const char *oom_program_reading(const struct oom_crash *c, const char *framework)
+{
+	const struct oom_program *const now = oom_program_of(c);
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+		if (is_called(&programs[i], framework))
+			return is_built_on(now, &programs[i]) || now->activity == OOM_ACTIVITY_SERVES ? "" : programs[i].name;
+	return "";
+}
+
 /* The traceback of the message speaks before the log it stands in: a server's log may name every
  * package that it imported. */
 void oom_decode_program(struct oom_crash *c, const char *begin, const char *at, const char *end)

@@ -201,6 +201,7 @@ static bool finish(struct oom_scan *s)
 	keep_pending(s);
 	if (!s->trigger)
 		return false;
+	oom_scan_keep_window(s);
 	decode(s->window, s->window_at, s->window_size, s->trigger, s->last);
 	s->last->line = s->window_line;
 	/* people's words stand above the log that they show */
@@ -321,6 +322,7 @@ static enum oom_status stream(FILE *f, struct oom_scan *s, struct oom_error *err
 
 		if (!s->line && !len)
 			s->packed = packed(buf, got);
+		oom_scan_keep_head(s, buf + len, got);
 		len += got;
 		eof = got == 0;
 		to = eof ? len : len > OOM_SCAN_AFTER ? len - OOM_SCAN_AFTER : 0;
@@ -352,11 +354,18 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 			       struct oom_crash *last, struct oom_crash_log *log,
 			       struct oom_error *err)
 {
+	return oom_crash_read_keeping(path, each, ctx, last, log, NULL, err);
+}
+
+enum oom_status oom_crash_read_keeping(const char *path, oom_crash_fn each, void *ctx, struct oom_crash *last,
+				       struct oom_crash_log *log, struct oom_crash_text *text, struct oom_error *err)
+{
 	FILE *f = oom_input_open(path, err);
 	struct oom_scan s = {.each = each,
 			 .ctx = ctx,
 			 .last = last,
 			 .log = log,
+			 .kept = text,
 			 .window = malloc(2 * (size_t)WINDOW)};
 	struct oom_locale locale;
 	enum oom_status st;
@@ -367,6 +376,8 @@ enum oom_status oom_crash_read(const char *path, oom_crash_fn each, void *ctx,
 		oom_input_close(f);
 		return st;
 	}
+	if (text)
+		memset(text, 0, sizeof(*text));
 	memset(log, 0, sizeof(*log));
 	log->first_rank = -1;
 	oom_run_init(&s.run);

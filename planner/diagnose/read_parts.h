@@ -7,6 +7,7 @@
 /* All of a log's first 16 MiB is read for its run; beyond, a part of every block. */
 enum { OOM_SCAN_READ_ALL = 16 << 20 };
 
+struct oom_crash_text;
 struct oom_scan {
 	oom_crash_fn each;
 	void *ctx;
@@ -39,6 +40,7 @@ struct oom_scan {
 	uint64_t line;
 	uint64_t ranks;                 /* a bit each, modulo 64 */
 	struct oom_trigger_index index;
+	struct oom_crash_text *kept;    /* what is kept of the text for the run that it gives; NULL: nothing */
 	const char *packed;             /* what the file is, if its first bytes are of no text; NULL: a text */
 };
 
@@ -49,6 +51,9 @@ void oom_scan_note_rank(struct oom_scan *s, int64_t rank, const char *at, const 
 void oom_scan_note_growth(struct oom_scan *s, const char *at, const char *to);
 /* Reads whole lines for the run, up to the one that "to" lies in. */
 void oom_scan_feed(struct oom_scan *s, const char *to, bool message);
+/* read_keep.c: n bytes that begin the log, and the window of the message that counts. */
+void oom_scan_keep_head(struct oom_scan *s, const char *from, size_t n);
+void oom_scan_keep_window(struct oom_scan *s);
 /* said.c: where people say that it ended so, and in place of which word; NULL: nobody does. */
 /* The words around a message of nobody's speak of the host's memory. */
 bool oom_speaks_of_host(const char *begin, const char *at, const char *end);

@@ -1,0 +1,192 @@
+/* The smallest change with which the run that a text gives would have fitted, in the words of its framework. */
+#include <stdio.h>
+#include <string.h>
+
+#include "oomplan/option.h"
+#include "shown.h"
+#include "tables.h"
+
+/* What a knob is among the levers: the words for it where no single key says its value. */
+static const struct {
+	const char *knob;
+	enum oom_lever lever;
+} levers[] = {
+	{"micro-batch", OOM_LEVER_BATCH}, {"grad-ckpt", OOM_LEVER_RECOMPUTE}, {"loss", OOM_LEVER_LOGITS}, {"precision", OOM_LEVER_PRECISION},
+	{"optimizer", OOM_LEVER_OPTIMIZER}, {"offload-optimizer", OOM_LEVER_OPTIMIZER}, {"engine", OOM_LEVER_SHARD}, {"zero", OOM_LEVER_SHARD},
+	{"offload-params", OOM_LEVER_SHARD}, {"lora-r", OOM_LEVER_ADAPTER}, {"base-weights", OOM_LEVER_QUANT}, {"seq-len", OOM_LEVER_LENGTH},
+	{"attn", OOM_LEVER_SCORES}, {"allocator", OOM_LEVER_FRAGMENT},
+};
+
+/* Follows from another knob, or is no choice of its own. */
+static bool follows(const char *knob)
+{
+	static const char *const names[] = {"grad-accum", "global-batch", "lora-targets", "loss-chunk", "double-quant", "base-group-size", "lora-alpha", "eval-batch"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(knob, names[i]))
+			return true;
+	return false;
+}
+
+static enum oom_lever lever_of(const char *knob)
+{
+	for (size_t i = 0; i < sizeof(levers) / sizeof(levers[0]); i++)
+		if (!strcmp(knob, levers[i].knob))
+			return levers[i].lever;
+	return OOM_LEVER_NONE;
+}
+
+/* Of one knob: its key, else what the program calls the lever, else the option of a plan. */
+static void say(struct oom_pricing *p, const char *knob, const char *was, const char *is, uint64_t *said)
+{
+	const enum oom_lever lever = lever_of(knob);
+	struct oom_priced *const out = p->out;
+	char *const text = out->change[out->n_changes];
+	const size_t size = sizeof(out->change[0]);
+	struct oom_key_change change;
+	const char *words;
+
+	if (out->n_changes == OOM_PRICED_CHANGES || (lever != OOM_LEVER_NONE && (*said & OOM_SET(lever))))
+		return;
+	*out->key[out->n_changes] = 0;
+	words = lever != OOM_LEVER_NONE ? oom_lever_of(p->crash, lever) : NULL;
+	if (oom_reading_change(p->shown->reading, knob, is, &change)) {
+		snprintf(text, size, *change.was ? "%s: %s -> %s" : "%s: %.0s%s", change.key, change.was, change.word);
+		snprintf(out->key[out->n_changes], sizeof(out->key[0]), "%.63s", change.key);
+	} else if (words) {
+		snprintf(text, size, "%.150s (%s %.60s -> %.60s)", words, knob, was, is);
+	} else {
+		snprintf(text, size, "%s: %.100s -> %.100s", knob, was, is);
+	}
+	out->n_changes++;
+	*said |= OOM_SET(lever);
+}
+
+static void list(struct oom_pricing *p, const struct oom_plan *to)
+{
+	const struct oom_option *k;
+	uint64_t said = 0;
+
+	for (size_t i = 0; (k = oom_knob_at(i)) != NULL; i++) {
+		char was[OOM_VALUE_SIZE], is[OOM_VALUE_SIZE];
+
+		oom_plan_get(&p->m.asked.plan, k, was, sizeof(was));
+		oom_plan_get(to, k, is, sizeof(is));
+		if (strcmp(was, is) && !follows(k->name))
+			say(p, k->name, was, is, &said);
+	}
+}
+
+static unsigned of_axis(const char *knob)
+{
+	const struct oom_search_axis *axis;
+
+	for (size_t i = 0; (axis = oom_search_axis_at(i)) != NULL; i++)
+		if (!strcmp(axis->knob, knob))
+			return 1u << i;
+	return 0;
+}
+
+/* The bits of axes that move a run to another engine or to the host: no key of the same run says that. */
+static unsigned of_engine(void)
+{
+	static const char *const knobs[] = {"zero", "gpus", "offload-optimizer", "optimizer-in-backward", "sp"};
+	unsigned bits = 0;
+
+	for (size_t k = 0; k < sizeof(knobs) / sizeof(knobs[0]); k++)
+		bits |= of_axis(knobs[k]);
+	return bits;
+}
+
+/* Without a card nothing fits or does not: what makes the largest part smaller comes first. */
+static void largest_first(struct oom_pricing *p)
+{
+	static const struct {
+		enum oom_bucket part;
+		const char *knob, *value;
+	} rows[] = {{OOM_BUCKET_LOGITS, "loss", "fused"}, {OOM_BUCKET_SAVED, "grad-ckpt", "full"}, {OOM_BUCKET_OPT, "optimizer", "adamw-8bit-embfp32"}};
+	const struct oom_eval *const e = &p->m.asked.eval;
+	struct oom_priced *const out = p->out;
+	char was[OOM_VALUE_SIZE];
+	uint64_t said = 0;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && !out->n_changes; i++) {
+		if (e->bucket[rows[i].part] * 2 < e->overall_peak)
+			continue;
+		oom_plan_get(&p->m.asked.plan, oom_knob_find(rows[i].knob), was, sizeof(was));
+		if (strcmp(was, rows[i].value))
+			say(p, rows[i].knob, was, rows[i].value, &said);
+		snprintf(out->changed, sizeof(out->changed), "%s: %.0f %% of what it needs, and how large the card is nobody says", oom_bucket_str(rows[i].part),
+			 100.0 * (double)e->bucket[rows[i].part] / (double)e->used_bytes);
+	}
+}
+
+/* A larger micro-batch saves what is accumulated, and is nothing that anybody would try first: the same without it. */
+static bool find(struct oom_pricing *p, struct oom_evaluator *ev, unsigned allow, unsigned hold)
+{
+	struct oom_search *const s = &p->m.search;
+	struct oom_error err = {{0}};
+	bool found;
+
+	p->q.allow = allow;
+	p->q.hold = hold;
+	found = !oom_answer_search(ev, &p->q, s, &err) && s->found;
+	if (!found || s->best.plan.micro_batch <= p->m.asked.plan.micro_batch || (hold & of_axis("micro-batch")))
+		return found;
+	return find(p, ev, allow, hold | of_axis("micro-batch"));
+}
+
+void oom_priced_changes(struct oom_pricing *p, struct oom_evaluator *ev)
+{
+	const struct {
+		unsigned allow, hold;
+	} tries[] = {{0, of_engine() | of_axis("allocator")}, {0, of_axis("allocator")}, {0, 0}, {OOM_ALLOW_LORA, 0}, {OOM_ALLOW_SCIENCE, 0}};
+	const struct oom_search *const s = &p->m.search;
+	struct oom_priced *const out = p->out;
+
+	if (!out->capacity_bytes)
+		largest_first(p);
+	if (!out->capacity_bytes || out->fits)
+		return;
+	p->q.capacity_bytes -= out->missing_bytes < out->capacity_bytes / 2 ? out->missing_bytes : 0;
+	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+		if (!find(p, ev, tries[i].allow, tries[i].hold))
+			continue;
+		out->changed_bytes = s->best.used_bytes;
+		list(p, &s->best.plan);
+		snprintf(out->changed, sizeof(out->changed), "%s: %.1f GiB of the card's %.2f are used then%s", out->n_changes == 1 ? "the smallest change that fits" : "together the smallest change that fits",
+			 (double)s->best.used_bytes / 1073741824.0, (double)out->capacity_bytes / 1073741824.0,
+			 tries[i].allow ? "; without changing what is learnt nothing fits" : "");
+		return;
+	}
+	snprintf(out->changed, sizeof(out->changed), "nothing that the plan can change makes it fit %s of %.2f GiB: more cards or larger ones",
+		 p->q.plan.gpus > 1 ? "cards" : "one card", (double)out->capacity_bytes / 1073741824.0);
+}
+
+/* What the plan has is what the run has, by default or by a key. */
+void oom_priced_set(struct oom_pricing *p)
+{
+	static const struct {
+		const char *knob, *none;
+		enum oom_lever lever;
+	} rows[] = {{"grad-ckpt", "none", OOM_LEVER_RECOMPUTE}, {"lora-r", "0", OOM_LEVER_ADAPTER}, {"base-weights", "plain", OOM_LEVER_QUANT}, {"loss", "plain", OOM_LEVER_LOGITS}, {"attn", "eager", OOM_LEVER_SCORES}};
+	char value[OOM_VALUE_SIZE];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		oom_plan_get(&p->m.asked.plan, oom_knob_find(rows[i].knob), value, sizeof(value));
+		if (strcmp(value, rows[i].none))
+			p->out->set |= OOM_SET(rows[i].lever);
+		else
+			p->out->unset |= OOM_SET(rows[i].lever);
+	}
+	if (p->m.asked.plan.micro_batch == 1)
+		p->out->set |= OOM_SET(OOM_LEVER_BATCH);
+}
+
+void oom_priced_settle(const struct oom_priced *priced, struct oom_crash *c)
+{
+	if (*priced->program)
+		snprintf(c->program, sizeof(c->program), "%s", priced->program);
+	c->set = (c->set | priced->set) & ~priced->unset;
+	c->priced = *priced->needs != 0;
+}

@@ -1,0 +1,30 @@
+/* The weights of a model that was loaded or run, beside the card: what none of its batches has a part in. */
+#include <stdio.h>
+#include <string.h>
+
+#include "shown.h"
+#include "tables.h"
+
+#define GIB 1073741824.0
+
+void oom_priced_weights(struct oom_pricing *p, const struct oom_eval *e, uint64_t in_4)
+{
+	struct oom_priced *const out = p->out;
+	const double card = (double)p->crash->bytes[OOM_CRASH_TOTAL] / GIB, half = (double)e->total_params * 2 / GIB;
+	const char *const named = p->shown->named;
+
+	/* a copy of fewer bits is smaller than its name's parameters say, and a small part of the card explains nothing */
+	if (oom_name_is_quantised(named, named + strlen(named)) || half < card / 3)
+		return;
+	/* somebody speaks of fewer bits, and more is held than they take */
+	if ((double)p->crash->bytes[OOM_CRASH_ALLOCATED] > 0.8 * half * GIB)
+		out->unset |= OOM_SET(OOM_LEVER_QUANT);
+	out->capacity_bytes = p->crash->bytes[OOM_CRASH_TOTAL];
+	out->used_bytes = (uint64_t)(half * GIB);
+	snprintf(out->model, sizeof(out->model), "%.63s", p->shown->model);
+	snprintf(out->given, sizeof(out->given), "%.80s%s%.64s%s", named, strcmp(named, p->shown->model) ? p->shown->alike ? " (taken to have the shape of " : " (" : "",
+		 strcmp(named, p->shown->model) ? p->shown->model : "", strcmp(named, p->shown->model) ? ")" : "");
+	snprintf(out->needs, sizeof(out->needs), "its %.2f B parameters alone are %.1f GiB in 16 bits, %.1f in fp32 (as from_pretrained loads them without a dtype before transformers 5), and %.1f in 4 (bitsandbytes); the card has %.2f, %s",
+		 (double)e->total_params / 1e9, half, 2 * half, (double)in_4 / GIB, card,
+		 half > card ? "which hold not even 16 bits" : half > 0.9 * card ? "which leave next to nothing beside 16 bits" : 2 * half > card ? "which hold 16 bits and not 32" : "which hold either");
+}

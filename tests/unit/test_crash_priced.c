@@ -1,0 +1,182 @@
+/* The run that a crash's text gives, priced: which lines are read, which model they mean, what is in the way, what fits. Texts
+ * of our own in the form of public threads (named per row); numbers are sums beside them: bytes of weights and states are
+ * parameters x bytes, logits tokens x words of the vocabulary x 4. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "input/model_spoken.h"
+#include "oomplan/priced.h"
+
+#define NEW(tried, total, free, held) "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate " tried ". GPU 0 has a total capacity of " total " of which " free \
+				      " is free. Of the allocated memory " held " is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n"
+
+struct want {
+	const char *after, *text;
+	const char *given, *needs;      /* "": it is not priced */
+	const char *change, *explains;  /* NULL: not asked; "": there is none */
+	const char *reason;
+};
+
+static const struct want want[] = {
+	{"axolotl#1641", "Llama 3 8b OOM on two A100s\n```yaml\nbase_model: meta-llama/Llama-3.1-8B\nsequence_len: 8192\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\noptimizer: adamw_bnb_8bit\nadapter: lora\nlora_r: 8\nlora_target_linear: true\nbf16: true\ngradient_checkpointing: true\nflash_attention: true\n```\n" NEW("7.83 GiB", "39.39 GiB", "5.19 GiB", "32.62 GiB"),
+	 "lines 3 to 13 of the text, as axolotl reads them", "logits and loss", "liger", "", "2 x 8192 x 128256 x 4 bytes are 7.83 GiB, kept several times: it is the loss that is changed, not the engine"},
+	{"stanford_alpaca#189", "torchrun --nproc_per_node=1 train7b.py --model_name_or_path ./own/llama-7b --data_path ./d.json --bf16 True --per_device_train_batch_size 1 --gradient_accumulation_steps 8 --fsdp \"full_shard auto_wrap\"\nin training\n" NEW("774.00 MiB", "79.15 GiB", "91.50 MiB", "77.96 GiB"),
+	 "line 1 of the text, as hf-trainer reads it: ./own/llama-7b (Llama-2-7B)", "weights (25.1), gradients (25.6) and optimizer states (50.2) of 6.74 B", "optim: ", "", "6.738e9 x 4, 4 and 8 bytes / 2^30, and the head's gradient in 16 bits; one process divides nothing"},
+	{"LlamaFactory#8471", "two A100\n### model\nmodel_name_or_path: Models/qwen3-8b\n### method\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_rank: 8\n### dataset\ncutoff_len: 20480\n### train\nper_device_train_batch_size: 1\nbf16: true\n\n" NEW("10.15 GiB", "39.59 GiB", "5.06 GiB", "32.74 GiB"),
+	 "Models/qwen3-8b (Qwen3-8B)", "logits and loss", "enable_liger_kernel: true", "", "20480 x 151936 x 4 bytes are 11.6 GiB, three times"},
+	{"LlamaFactory#4026", "args = dict(\n  stage=\"sft\",\n  do_train=True,\n  model_name_or_path=\"llama3 8B\",\n  finetuning_type=\"lora\",\n  per_device_train_batch_size=2,\n  fp16=True,\n  cutoff_len=8192,\n)\n" NEW("7.83 GiB", "39.39 GiB", "2.31 GiB", "35.58 GiB"),
+	 "llama3 8B (Llama-3.1-8B)", "logits and loss", "enable_liger_kernel: true", "", "arguments one a line are keys"},
+	{"own", "{\n  'model_name_or_path': 'own/Qwen3-8B-more',\n  'stage': 'sft', 'do_train': True,\n  'finetuning_type': 'lora',\n  'cutoff_len': 512,\n  'per_device_train_batch_size': 1,\n  'bf16': True\n}\n" NEW("2.00 GiB", "79.15 GiB", "1.00 GiB", "77.00 GiB"),
+	 "own/Qwen3-8B-more (taken to have the shape of Qwen3-8B, whose name it begins with)", "of the card's 79.15", "", "its own tensors held 77.0 GiB already", "a dict as Python prints it; the run is a fourth of the card"},
+	{"unsloth#2802", "model, tokenizer = FastLanguageModel.from_pretrained(\n    model_name = \"unsloth/Qwen3-8B-unsloth-bnb-4bit\",\n    max_seq_length = 2048,\n    load_in_4bit = True,\n)\nmodel = FastLanguageModel.get_peft_model(model, r = 16)\nargs = TrainingArguments(\n    per_device_train_batch_size=1,  # was 32\n    bf16=True,\n)\ntrainer = Trainer(model=model, args=args)\ntrainer.train()\n" NEW("1.00 GiB", "23.65 GiB", "0.50 GiB", "6.00 GiB"),
+	 "(Qwen3-8B)", "of the card's 23.65", "", "of the card were held by others", "what is missing beside 6 GiB of its own is not its own"},
+	{"own", "swift sft \\\n  --model Qwen/Qwen2.5-7B-Instruct \\\n  # --target_modules all-linear \\\n  --train_type lora \\\n  --per_device_train_batch_size 1 \\\n  --max_length 16384\nin training\n" NEW("9.28 GiB", "47.53 GiB", "9.07 GiB", "36.20 GiB"),
+	 "lines 1 to 6 of the text, as ms-swift reads them", "logits and loss", "use_liger_kernel: true", "", "16384 x 152064 x 4 bytes are 9.28 GiB; a comment among options ends no command here"},
+	/* ---- no training ---- */
+	{"own", "model = AutoModelForCausalLM.from_pretrained(\n    \"meta-llama/Llama-3.1-8B-Instruct\"\n).to(\"cuda\")\nin inference\n" NEW("224.00 MiB", "15.77 GiB", "100.12 MiB", "15.30 GiB"),
+	 "(Llama-3.1-8B)", "15.0 GiB in 16 bits, 29.9 in fp32", "", "", "8.03e9 x 2 and x 4 bytes / 2^30; nobody trains"},
+	{"own", "model = AutoModelForCausalLM.from_pretrained(\"meta-llama/Llama-3.1-8B-Instruct\")\nin inference\n" NEW("224.00 MiB", "139.81 GiB", "100.12 MiB", "138.30 GiB"),
+	 "", "", "", "", "15 GiB of 140 explain nothing"},
+	{"own", "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 32768\n" NEW("2.00 GiB", "79.15 GiB", "1.00 GiB", "77.00 GiB"),
+	 "", "", "", "", "a server has no step"},
+	/* ---- what is not there ---- */
+	{"own", "base_model: own/Model-9B\nsequence_len: 2048\nmicro_batch_size: 2\nadapter: lora\nin training\n" NEW("2.00 GiB", "23.65 GiB", "1.00 GiB", "22.00 GiB"),
+	 "", "", "", "", "nobody knows the model"},
+	{"own", "Training Qwen3-8B\n" NEW("2.00 GiB", "23.65 GiB", "1.00 GiB", "22.00 GiB"), "", "", "", "", "no keys: a name alone gives no run"},
+};
+
+static bool price(const char *text, struct oom_priced *out)
+{
+	struct oom_crash_text *const kept = calloc(1, sizeof(*kept));
+	struct oom_crash c;
+	struct oom_error err = {{0}};
+	bool priced;
+
+	assert_non_null(kept);
+	assert_true(oom_crash_decode(text, strlen(text), &c));
+	memcpy(kept->text[0], text, strlen(text));
+	kept->size[0] = strlen(text);
+	kept->line[0] = 1;
+	priced = !oom_crash_price(kept, &c, out, &err);
+	free(kept);
+	return priced;
+}
+
+static int miss(const struct want *w, const char *what, const char *words, const char *has)
+{
+	if (!words || (*words ? strstr(has, words) != NULL : !*has))
+		return 0;
+	print_error("%s (%s): %s is \"%s\", not \"%s\"\n", w->after, w->reason, what, has, words);
+	return 1;
+}
+
+static void texts(void **state)
+{
+	int bad = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		struct oom_priced p;
+		const bool priced = price(want[i].text, &p);
+
+		if (!priced)
+			memset(&p, 0, sizeof(p));
+		bad += miss(&want[i], "the run", want[i].given, p.given) + miss(&want[i], "the price", want[i].needs, p.needs) +
+		       miss(&want[i], "the change", want[i].change, p.n_changes ? p.change[0] : "") + miss(&want[i], "what would explain it", want[i].explains, p.explains);
+		if (p.n_changes && p.capacity_bytes && (p.fits || p.changed_bytes > p.capacity_bytes)) {
+			print_error("%s: a change that does not fit, or of what fits\n", want[i].after);
+			bad++;
+		}
+	}
+	assert_int_equal(bad, 0);
+}
+
+/* What the keys say settles what the words around the message guess. */
+static void settled(void **state)
+{
+	static const char text[] = "the same with LLaMA-Factory runs\nswift sft \\\n  --model Qwen/Qwen2.5-7B-Instruct \\\n  --train_type lora \\\n  --per_device_train_batch_size 1 \\\n  --max_length 16384\n"
+				   NEW("9.28 GiB", "47.53 GiB", "5.07 GiB", "40.20 GiB");
+	struct oom_crash_answer a;
+	struct oom_crash c;
+	struct oom_priced p;
+
+	(void)state;
+	assert_true(price(text, &p));
+	assert_true(oom_crash_decode(text, strlen(text), &c));
+	oom_priced_settle(&p, &c);
+	assert_true(c.priced);
+	oom_crash_answer(&c, &a);
+	assert_string_equal(a.title, "ms-swift");
+	/* its default, which a text need not say (ms-swift swift/llm/argument/train_args.py, gradient_checkpointing) */
+	for (size_t i = 0; i < a.n_fix; i++)
+		assert_null(strstr(a.fix[i], "gradient_checkpointing"));
+}
+
+static void names(void **state)
+{
+	static const struct {
+		const char *name, *bundled;     /* NULL: none */
+		bool alike;
+	} rows[] = {
+		{"../../llama/llama-2-7b-hf", "Llama-2-7B", false}, {"LLaMA 7B", "Llama-2-7B", false}, {"Qwen.Qwen2.5-7B-Instruct", "Qwen2.5-7B", false},
+		{"/models/qwen3-8b/", "Qwen3-8B", false}, {"llama3 8B", "Llama-3.1-8B", false}, {"own/Llama-3.1-8B-Omni", "Llama-3.1-8B", true},
+		/* a name that goes on with a digit, that is a part of another, or that has no size is another model's */
+		{"llama-2-70b-hf", "Llama-2-70B", false}, {"open_llama_7b", NULL, false}, {"own/CodeLlama-7b-hf", NULL, false}, {"gpt2-own", NULL, false}, {"7b", NULL, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_model_spoken m;
+		const bool found = oom_model_spoken(rows[i].name, strlen(rows[i].name), &m);
+
+		if (!rows[i].bundled) {
+			assert_false(found);
+			continue;
+		}
+		assert_true(found);
+		assert_string_equal(m.bundled, rows[i].bundled);
+		assert_int_equal(m.alike, rows[i].alike);
+	}
+}
+
+/* A log that is longer than what is kept: its beginning and what stands around the message. */
+static void long_log(void **state)
+{
+	char path[] = "/tmp/oomplan-priced-XXXXXX";
+	const int fd = mkstemp(path);
+	FILE *const f = fd < 0 ? NULL : fdopen(fd, "w");
+	struct oom_crash_text *const kept = malloc(sizeof(*kept));
+	struct oom_crash_log log;
+	struct oom_crash c;
+	struct oom_priced p;
+	struct oom_error err = {{0}};
+
+	(void)state;
+	assert_non_null(f);
+	assert_non_null(kept);
+	fputs("swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --per_device_train_batch_size 1 --max_length 16384\n", f);
+	for (int i = 0; i < 60000; i++)
+		fprintf(f, "{'loss': 1.0, 'global_step/max_steps': '%d/100000'}\n", i);
+	fputs(NEW("9.28 GiB", "47.53 GiB", "5.07 GiB", "40.20 GiB"), f);
+	fclose(f);
+	assert_int_equal(oom_crash_read_keeping(path, NULL, NULL, &c, &log, kept, &err), OOM_OK);
+	remove(path);
+	assert_true(kept->size[0] > 0 && kept->size[1] > 0);
+	assert_true(kept->line[1] > 50000 && kept->line[1] < c.line);
+	assert_int_equal(oom_crash_price(kept, &c, &p, &err), OOM_OK);
+	assert_non_null(strstr(p.given, "line 1 of the text, as ms-swift reads it"));
+	free(kept);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(texts), cmocka_unit_test(settled), cmocka_unit_test(names), cmocka_unit_test(long_log)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
