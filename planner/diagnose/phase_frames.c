@@ -41,7 +41,6 @@ const struct oom_phase_rule oom_phase_of_frame[] = {
 	{"full_optim_state_dict", OOM_CRASH_SAVE},
 	{"_full_pre_state_dict_hook", OOM_CRASH_SAVE},
 	{"in state_dict", OOM_CRASH_SAVE},
-	{"gather_16bit_weights", OOM_CRASH_SAVE},
 	{"_open_zipfile_writer", OOM_CRASH_SAVE},
 	{"consolidated_16bit", OOM_CRASH_SAVE},
 	/* a context that is made, before anything lies on the card */

@@ -94,6 +94,8 @@ static enum oom_status ask(struct oom_pricing *p, const struct oom_model *model,
 		p->q.plan.gpus = c->cards;
 		p->gpus_said = true;
 	}
+	if (c->before_bf16 || c->old_card)
+		p->q.plan.compute_capability = 7.5;
 	as_loaded(&p->q, r);
 	if (c->known[OOM_CRASH_TOTAL] && oom_crash_of_card(c)) {
 		p->q.capacity_bytes = c->bytes[OOM_CRASH_TOTAL];
@@ -104,6 +106,29 @@ static enum oom_status ask(struct oom_pricing *p, const struct oom_model *model,
 		oom_gpus_release(&gpus);
 	}
 	return st;
+}
+
+/* What the crash shows otherwise than a default has it: logits that were made, weights that were not as large. */
+static bool reconcile(struct oom_pricing *p)
+{
+	const struct oom_crash *const c = p->crash;
+	const struct oom_eval *const e = &p->m.asked.eval;
+	const uint64_t held = c->bytes[OOM_CRASH_ALLOCATED], weights = e->bucket[OOM_BUCKET_PARAMS];
+	struct oom_plan *const plan = &p->q.plan;
+	bool changed = false;
+
+	if (p->m.whole_logits && !oom_reading_key_of(p->shown->reading, "loss")) {
+		plan->fused_ce = OOM_LOSS_PLAIN;
+		note(p, "loss: what was asked for has the size of the whole logits, which the default makes none of: the run's made them, and that is priced");
+		changed = true;
+	}
+	if (c->known[OOM_CRASH_ALLOCATED] && held > weights / 2 && (double)held < 0.95 * (double)weights && oom_crash_work(c) == OOM_WORK_TRAINING && !oom_reading_key_of(p->shown->reading, "base-weights") &&
+	    (plan->precision == OOM_AMP_BF16 || plan->precision == OOM_AMP_FP16 || plan->precision == OOM_FP32)) {
+		plan->precision = plan->precision == OOM_AMP_FP16 ? OOM_FP16_AMP : OOM_BF16_AMP;
+		note(p, "precision: less was held than weights in fp32 take, so they were in 16 bits, and that is priced");
+		changed = true;
+	}
+	return changed;
 }
 
 static enum oom_status price(struct oom_pricing *p, struct oom_error *err)
@@ -117,6 +142,10 @@ static enum oom_status price(struct oom_pricing *p, struct oom_error *err)
 	/* what would fit is looked for afterwards, with what may be changed */
 	asked.known[OOM_CRASH_TOTAL] = false;
 	st = oom_compare_request(ev, &p->q, &asked, &p->m, err);
+	if (!st && reconcile(p)) {
+		memset(&p->m, 0, sizeof(p->m));
+		st = oom_compare_request(ev, &p->q, &asked, &p->m, err);
+	}
 	if (!st) {
 		oom_priced_given(p);
 		oom_priced_needs(p);

@@ -36,8 +36,8 @@ static enum oom_lever lever_of(const char *knob)
 	return OOM_LEVER_NONE;
 }
 
-/* Of one knob: its key, else what the program calls the lever, else the option of a plan. */
-static void say(struct oom_pricing *p, const char *knob, const char *was, const char *is, uint64_t *said)
+/* Of one knob: its key, else what the program calls the lever; false: nobody has a word for it. */
+static bool say(struct oom_pricing *p, const char *knob, const char *was, const char *is, uint64_t *said)
 {
 	const enum oom_lever lever = lever_of(knob);
 	struct oom_priced *const out = p->out;
@@ -47,34 +47,21 @@ static void say(struct oom_pricing *p, const char *knob, const char *was, const 
 	const char *words;
 
 	if (out->n_changes == OOM_PRICED_CHANGES || (lever != OOM_LEVER_NONE && (*said & OOM_SET(lever))))
-		return;
+		return true;
 	*out->key[out->n_changes] = 0;
-	words = lever != OOM_LEVER_NONE ? oom_lever_of(p->crash, lever) : NULL;
+	/* on one card nothing is divided, whatever it is called */
+	words = lever != OOM_LEVER_NONE && !(lever == OOM_LEVER_SHARD && p->q.plan.gpus <= 1) ? oom_lever_of(p->crash, lever) : NULL;
 	if (oom_reading_change(p->shown->reading, knob, is, &change)) {
 		snprintf(text, size, *change.was ? "%s: %s -> %s" : "%s: %.0s%s", change.key, change.was, change.word);
 		snprintf(out->key[out->n_changes], sizeof(out->key[0]), "%.63s", change.key);
 	} else if (words) {
 		snprintf(text, size, "%.150s (%s %.60s -> %.60s)", words, knob, was, is);
 	} else {
-		snprintf(text, size, "%s: %.100s -> %.100s", knob, was, is);
+		return false;
 	}
 	out->n_changes++;
 	*said |= OOM_SET(lever);
-}
-
-static void list(struct oom_pricing *p, const struct oom_plan *to)
-{
-	const struct oom_option *k;
-	uint64_t said = 0;
-
-	for (size_t i = 0; (k = oom_knob_at(i)) != NULL; i++) {
-		char was[OOM_VALUE_SIZE], is[OOM_VALUE_SIZE];
-
-		oom_plan_get(&p->m.asked.plan, k, was, sizeof(was));
-		oom_plan_get(to, k, is, sizeof(is));
-		if (strcmp(was, is) && !follows(k->name))
-			say(p, k->name, was, is, &said);
-	}
+	return true;
 }
 
 static unsigned of_axis(const char *knob)
@@ -85,6 +72,36 @@ static unsigned of_axis(const char *knob)
 		if (!strcmp(axis->knob, knob))
 			return 1u << i;
 	return 0;
+}
+
+/* The axis that a knob follows from. */
+static unsigned behind(const char *knob)
+{
+	static const char *const rows[][2] = {{"engine", "zero"}, {"offload-params", "offload-optimizer"}, {"base-weights", "lora-r"}, {"liger-kernels", "loss"}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(knob, rows[i][0]))
+			return of_axis(rows[i][1]);
+	return of_axis(knob);
+}
+
+/* What the plan changes, in words; the axes of what there is no word for. */
+static unsigned list(struct oom_pricing *p, const struct oom_plan *to)
+{
+	const struct oom_option *k;
+	uint64_t said = 0;
+	unsigned unsaid = 0;
+
+	p->out->n_changes = 0;
+	for (size_t i = 0; (k = oom_knob_at(i)) != NULL; i++) {
+		char was[OOM_VALUE_SIZE], is[OOM_VALUE_SIZE];
+
+		oom_plan_get(&p->m.asked.plan, k, was, sizeof(was));
+		oom_plan_get(to, k, is, sizeof(is));
+		if (strcmp(was, is) && !follows(k->name) && !say(p, k->name, was, is, &said))
+			unsaid |= behind(k->name);
+	}
+	return unsaid;
 }
 
 /* The bits of axes that move a run to another engine or to the host: no key of the same run says that. */
@@ -121,46 +138,69 @@ static void largest_first(struct oom_pricing *p)
 	}
 }
 
-/* A larger micro-batch saves what is accumulated, and is nothing that anybody would try first: the same without it. */
+/* The fewest changes that there are words for.  A larger micro-batch saves what is accumulated, and is nothing that anybody
+ * would try first. */
 static bool find(struct oom_pricing *p, struct oom_evaluator *ev, unsigned allow, unsigned hold)
 {
 	struct oom_search *const s = &p->m.search;
 	struct oom_error err = {{0}};
-	bool found;
 
 	p->q.allow = allow;
-	p->q.hold = hold;
-	found = !oom_answer_search(ev, &p->q, s, &err) && s->found;
-	if (!found || s->best.plan.micro_batch <= p->m.asked.plan.micro_batch || (hold & of_axis("micro-batch")))
-		return found;
-	return find(p, ev, allow, hold | of_axis("micro-batch"));
+	for (int tries = 0; tries < 5; tries++) {
+		unsigned more;
+
+		p->q.hold = hold;
+		if (oom_answer_search(ev, &p->q, s, &err) || !s->found)
+			return false;
+		more = list(p, &s->best.plan) | (s->best.plan.micro_batch > p->m.asked.plan.micro_batch ? of_axis("micro-batch") : 0);
+		if (!(more & ~hold))
+			return !more;
+		hold |= more;
+	}
+	return false;
+}
+
+/* Of the same run as far as one change is enough, of any engine where that takes fewer, then with what is learnt changed. */
+static bool smallest(struct oom_pricing *p, struct oom_evaluator *ev)
+{
+	char stage[OOM_VALUE_SIZE];
+	/* who divides already divides further by a word */
+	const bool divides = strcmp(oom_plan_get(&p->m.asked.plan, oom_knob_find("zero"), stage, sizeof(stage)), "0") != 0;
+	const unsigned quiet = of_axis("allocator"), engine = divides ? 0 : of_engine();
+	const struct {
+		unsigned allow, hold;
+	} tries[] = {{0, quiet | engine}, {0, quiet}, {0, 0}, {OOM_ALLOW_LORA, 0}, {OOM_ALLOW_SCIENCE, 0}};
+	enum { TRIES = sizeof(tries) / sizeof(tries[0]), MOST = 3 };
+	size_t best = TRIES, fewest = MOST + 1;
+
+	for (size_t i = 0; i < TRIES && fewest > 1 && (best == TRIES || !tries[i].allow); i++)
+		if (find(p, ev, tries[i].allow, tries[i].hold) && p->out->n_changes && p->out->n_changes < fewest) {
+			fewest = p->out->n_changes;
+			best = i;
+		}
+	/* more than three at once are nobody's smallest change */
+	return best < TRIES && find(p, ev, tries[best].allow, tries[best].hold);
 }
 
 void oom_priced_changes(struct oom_pricing *p, struct oom_evaluator *ev)
 {
-	const struct {
-		unsigned allow, hold;
-	} tries[] = {{0, of_engine() | of_axis("allocator")}, {0, of_axis("allocator")}, {0, 0}, {OOM_ALLOW_LORA, 0}, {OOM_ALLOW_SCIENCE, 0}};
 	const struct oom_search *const s = &p->m.search;
 	struct oom_priced *const out = p->out;
+	const double card = (double)out->capacity_bytes / 1073741824.0;
 
 	if (!out->capacity_bytes)
 		largest_first(p);
 	if (!out->capacity_bytes || out->fits)
 		return;
 	p->q.capacity_bytes -= out->missing_bytes < out->capacity_bytes / 2 ? out->missing_bytes : 0;
-	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
-		if (!find(p, ev, tries[i].allow, tries[i].hold))
-			continue;
-		out->changed_bytes = s->best.used_bytes;
-		list(p, &s->best.plan);
-		snprintf(out->changed, sizeof(out->changed), "%s: %.1f GiB of the card's %.2f are used then%s", out->n_changes == 1 ? "the smallest change that fits" : "together the smallest change that fits",
-			 (double)s->best.used_bytes / 1073741824.0, (double)out->capacity_bytes / 1073741824.0,
-			 tries[i].allow ? "; without changing what is learnt nothing fits" : "");
+	if (!smallest(p, ev)) {
+		out->n_changes = 0;
+		snprintf(out->changed, sizeof(out->changed), "up to three keys at once do not make it fit %s of %.2f GiB: more cards, larger ones or a smaller model", p->q.plan.gpus > 1 ? "cards" : "one card", card);
 		return;
 	}
-	snprintf(out->changed, sizeof(out->changed), "nothing that the plan can change makes it fit %s of %.2f GiB: more cards or larger ones",
-		 p->q.plan.gpus > 1 ? "cards" : "one card", (double)out->capacity_bytes / 1073741824.0);
+	out->changed_bytes = s->best.used_bytes;
+	snprintf(out->changed, sizeof(out->changed), "%s: %.1f GiB of the card's %.2f are used then%s", out->n_changes == 1 ? "the smallest change that fits" : "together the smallest change that fits",
+		 (double)s->best.used_bytes / 1073741824.0, card, p->q.allow ? "; without changing what is learnt nothing fits" : "");
 }
 
 /* What the plan has is what the run has, by default or by a key. */

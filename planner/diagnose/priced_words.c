@@ -171,6 +171,7 @@ void oom_priced_needs(struct oom_pricing *p)
 	else
 		add(out->needs, sizeof(out->needs), ", most in %s: %s GiB", oom_phase_str(e->peak_phase), parts);
 	request(p);
-	if (out->capacity_bytes)
+	/* an evaluation gathers what no step makes */
+	if (out->capacity_bytes && oom_crash_work(p->crash) != OOM_WORK_EVAL)
 		explain(p);
 }

@@ -62,7 +62,7 @@ static void take_model(struct oom_shown *s, const char *from, size_t n, const st
 }
 
 /* By the keys: where --from would find it, else what its name says. */
-static void keyed_model(struct oom_shown *s)
+static void keyed_model(struct oom_shown *s, const struct oom_spoken_models *models)
 {
 	const char *const word = s->reading ? oom_reading_value(s->reading, "model") : NULL;
 	struct oom_model_spoken m;
@@ -74,7 +74,7 @@ static void keyed_model(struct oom_shown *s)
 	if (!oom_model_locate(word, NULL, NULL, s->model, sizeof(s->model), &err))
 		return;
 	*s->model = 0;
-	if (oom_model_spoken(word, strlen(word), &m))
+	if (oom_model_spoken(models, word, strlen(word), &m))
 		take_model(s, word, strlen(word), &m);
 }
 
@@ -109,7 +109,7 @@ static double size_of(const char *from, size_t n)
 }
 
 /* By a sentence: the first model that is spoken of with its size, which is that of the name in the keys where that has one. */
-static void spoken_model(struct oom_shown *s, const char *begin, const char *end)
+static void spoken_model(struct oom_shown *s, const struct oom_spoken_models *models, const char *begin, const char *end)
 {
 	const char *const last = strrchr(s->named, '/');
 	const double keyed = size_of(last ? last + 1 : s->named, strlen(last ? last + 1 : s->named));
@@ -122,7 +122,7 @@ static void spoken_model(struct oom_shown *s, const char *begin, const char *end
 			const char *const to = words_end(p, end, words);
 
 			if (to - p > 3 && to - p < 100 && (!*s->named || (keyed > 0 && keyed == size_of(p, (size_t)(to - p)))) &&
-			    oom_model_spoken(p, (size_t)(to - p), &m)) {
+			    oom_model_spoken(models, p, (size_t)(to - p), &m)) {
 				take_model(s, p, (size_t)(to - p), &m);
 				s->said = true;
 			}
@@ -171,17 +171,20 @@ static void spoken_card(struct oom_shown *s, const struct oom_crash *c, const st
 
 void oom_shown_read(const struct oom_crash_text *text, const struct oom_crash *c, struct oom_shown *out)
 {
+	struct oom_spoken_models models = {NULL};
 	struct oom_gpus gpus = {0};
 	struct oom_error err = {{0}};
 
 	memset(out, 0, sizeof(*out));
+	oom_spoken_load(&models);
 	for (int i = 0; i < 2; i++)
 		if (text->size[i])
 			oom_pieces(text->text[i], text->text[i] + text->size[i], text->line[i], consider, out);
-	keyed_model(out);
+	keyed_model(out, &models);
 	for (int i = 0; i < 2 && !*out->model; i++)
 		if (text->size[i])
-			spoken_model(out, text->text[i], text->text[i] + text->size[i]);
+			spoken_model(out, &models, text->text[i], text->text[i] + text->size[i]);
+	oom_spoken_release(&models);
 	if (c->known[OOM_CRASH_TOTAL] || oom_gpus_load(&gpus, &err))
 		return;
 	for (int i = 0; i < 2 && !*out->card; i++)

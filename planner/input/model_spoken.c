@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "csv_rows.h"
@@ -29,12 +30,6 @@ static const struct {
 static const char *const same[] = {"", "hf", "instruct", "chat", "chathf", "base", "it", "instructhf", "unslothbnb4bit", "bnb4bit", "instructbnb4bit",
 				   "instructunslothbnb4bit", "chatbnb4bit", "itbnb4bit"};
 
-struct asked {
-	char name[NAME];
-	size_t longest;         /* letters of the best match so far */
-	struct oom_model_spoken *out;
-};
-
 static size_t plain(const char *from, size_t n, char out[NAME])
 {
 	size_t used = 0;
@@ -54,58 +49,72 @@ static bool is_same(const char *rest)
 	return false;
 }
 
-/* Spoken of, and bundled. */
-static bool is_here(const char *bundled)
+/* ---- what there is ---- */
+
+static void keep(struct oom_spoken_models *m, const char *from, size_t n, const char *bundled)
 {
-	char file[NAME];
+	char letters[NAME];
 
-	snprintf(file, sizeof(file), "%.64s.json", bundled);
-	return oom_embedded_find(file) != NULL;
-}
-
-static void meet(struct asked *a, const char *key, const char *bundled)
-{
-	const size_t n = strlen(key);
-	bool same_shape;
-
-	if (n < SHORTEST || n <= a->longest || strncmp(a->name, key, n) || isdigit((unsigned char)a->name[n]) || !is_here(bundled))
+	if (plain(from, n, letters) < SHORTEST || strlen(letters) >= sizeof(m->items->letters))
 		return;
-	same_shape = is_same(a->name + n);
-	/* "gpt2-medium" is not GPT-2: a size has to stand in what they share */
-	if (!same_shape && (key[n - 1] != 'b' || !isdigit((unsigned char)key[n - 2])))
-		return;
-	a->longest = n;
-	a->out->alike = !same_shape;
-	snprintf(a->out->bundled, sizeof(a->out->bundled), "%s", bundled);
-}
+	if (m->n == m->room) {
+		const size_t room = m->room ? 2 * m->room : 256;
+		struct oom_spoken_name *const more = realloc(m->items, room * sizeof(*more));
 
-static void among(struct asked *a, const char *list, const char *bundled)
-{
-	char key[NAME];
-
-	for (const char *w = list; *w; w += strspn(w, " ")) {
-		const size_t n = strcspn(w, " ");
-
-		plain(w, n, key);
-		meet(a, key, bundled);
-		w += n;
+		if (!more)
+			return;
+		m->items = more;
+		m->room = room;
 	}
+	snprintf(m->items[m->n].letters, sizeof(m->items->letters), "%s", letters);
+	snprintf(m->items[m->n++].bundled, sizeof(m->items->bundled), "%s", bundled);
 }
 
 static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
-	struct asked *const a = ctx;
+	struct oom_spoken_models *const m = ctx;
 	const char *const bundled = oom_csv_cell(row, "bundled"), *const id = oom_csv_cell(row, "hub_id"), *const shape = oom_csv_cell(row, "same_shape");
 	const char *const slash = id ? strrchr(id, '/') : NULL;
 
 	(void)err;
 	if (!bundled)
 		return OOM_OK;
-	among(a, bundled, bundled);
-	among(a, slash ? slash + 1 : "", bundled);
-	among(a, shape ? shape : "", bundled);
+	keep(m, bundled, strlen(bundled), bundled);
+	if (slash)
+		keep(m, slash + 1, strlen(slash + 1), bundled);
+	for (const char *w = shape ? shape : ""; *w; w += strspn(w, " ")) {
+		const size_t n = strcspn(w, " ");
+
+		keep(m, w, n, bundled);
+		w += n;
+	}
 	return OOM_OK;
 }
+
+void oom_spoken_load(struct oom_spoken_models *m)
+{
+	const struct oom_embedded *const f = oom_embedded_find("model_ids.csv");
+	struct oom_error err = {{0}};
+	size_t named;
+
+	if (f && oom_csv_parse((const char *)f->bytes, f->size, "model_ids.csv", take, m, &err))
+		return;
+	named = m->n;
+	for (size_t i = 0; i < sizeof(sayings) / sizeof(sayings[0]); i++)
+		for (size_t k = 0; k < named; k++)
+			if (!strcmp(m->items[k].bundled, sayings[i].bundled)) {
+				keep(m, sayings[i].spoken, strlen(sayings[i].spoken), sayings[i].bundled);
+				break;
+			}
+}
+
+void oom_spoken_release(struct oom_spoken_models *m)
+{
+	free(m->items);
+	memset(m, 0, sizeof(*m));
+}
+
+/* ---- what is asked for ---- */
 
 /* The last part of a path, without an organisation that a dot joins to it ("Qwen.Qwen2.5-7B"). */
 static const char *last_part(const char *words, size_t n, size_t *left)
@@ -126,20 +135,29 @@ static const char *last_part(const char *words, size_t n, size_t *left)
 	return from;
 }
 
-bool oom_model_spoken(const char *words, size_t n, struct oom_model_spoken *out)
+bool oom_model_spoken(const struct oom_spoken_models *m, const char *words, size_t n, struct oom_model_spoken *out)
 {
-	const struct oom_embedded *const f = oom_embedded_find("model_ids.csv");
-	struct asked a = {.out = out};
-	struct oom_error err = {{0}};
-	size_t left;
+	size_t left, longest = 0;
 	const char *const from = last_part(words, n, &left);
+	char name[NAME];
 
 	memset(out, 0, sizeof(*out));
-	if (plain(from, left, a.name) < SHORTEST)
+	if (plain(from, left, name) < SHORTEST)
 		return false;
-	for (size_t i = 0; i < sizeof(sayings) / sizeof(sayings[0]); i++)
-		meet(&a, sayings[i].spoken, sayings[i].bundled);
-	if (f && oom_csv_parse((const char *)f->bytes, f->size, "model_ids.csv", take, &a, &err))
-		return false;
-	return a.longest > 0;
+	for (size_t i = 0; i < m->n; i++) {
+		const char *const key = m->items[i].letters;
+		const size_t len = strlen(key);
+		bool alike;
+
+		if (*key != *name || len <= longest || strncmp(name, key, len) || isdigit((unsigned char)name[len]))
+			continue;
+		alike = !is_same(name + len);
+		/* "gpt2-medium" is not GPT-2: a size has to stand in what they share */
+		if (alike && (key[len - 1] != 'b' || !isdigit((unsigned char)key[len - 2])))
+			continue;
+		longest = len;
+		out->alike = alike;
+		snprintf(out->bundled, sizeof(out->bundled), "%s", m->items[i].bundled);
+	}
+	return longest > 0;
 }
