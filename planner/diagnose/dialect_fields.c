@@ -124,7 +124,7 @@ const struct oom_dialect oom_dialects_fields[] = {
 	  L(ADAPTER) = "",
 	  L(SPREAD) = ""}},
 	{"sentence-transformers", "trainer", "sbert.net", "UKPLab/sentence-transformers@85ec64559f",
-	 .say = {L(REQUESTS) = "encode(batch_size=...) lower",
+	 .say = {L(LOGITS) = "", L(REQUESTS) = "encode(batch_size=...) lower",
 	  L(EVAL_BATCH) = "batch_size of the evaluator lower (EmbeddingSimilarityEvaluator(batch_size=...)); for the loss per_device_eval_batch_size",
 	  L(EVAL) = "embeddings to the host as they come: encode(convert_to_numpy=True), which the evaluators of the library do",
 	  L(CONTEXT) = "model.max_seq_length lower",

@@ -50,7 +50,7 @@ static const char *launcher(const struct oom_lines *l)
 
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
 		for (const char *p = l->from; (p = oom_text_find(p, l->to, launchers[i])) != NULL; p++)
-			if ((p == l->from || strchr(" \t`*$#>\"'", p[-1])) && (!first || p < first))
+			if ((p == l->from || strchr(" \t`*$#>!\"'", p[-1])) && (!first || p < first))
 				first = p;
 	return first;
 }

@@ -205,6 +205,17 @@ static bool weighs(const struct oom_crash *c)
 	return (work == OOM_WORK_LOADING || work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP) && oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL];
 }
 
+/* A guess that decides over everything else. */
+static bool is_open(const struct oom_reading *r, const char *name)
+{
+	const struct oom_reading_knob *k;
+
+	for (size_t i = 0; (k = oom_reading_knob_at(r, i)) != NULL; i++)
+		if (!strcmp(k->name, name))
+			return k->open;
+	return false;
+}
+
 enum oom_status oom_crash_price(const struct oom_crash_text *text, const struct oom_crash *crash, struct oom_priced *out,
 				struct oom_error *err)
 {
@@ -226,6 +237,8 @@ enum oom_status oom_crash_price(const struct oom_crash_text *text, const struct 
 		st = oom_error_set(err, OOM_ERR_UNKNOWN, "the text has no keys of a training framework");
 	else if (!p->trains && !weighs(crash))
 		st = oom_error_set(err, OOM_ERR_UNKNOWN, "no training is what died");
+	else if (p->trains && is_open(shown.reading, "method"))
+		st = oom_error_set(err, OOM_ERR_UNKNOWN, "whether adapters are trained stands in a file that the text does not have");
 	else if (!*shown.model)
 		st = oom_error_set(err, OOM_ERR_UNKNOWN, "the model%s%.100s is none whose configuration is bundled", *shown.named ? " " : "", shown.named);
 	else

@@ -12,8 +12,8 @@ static const struct {
 	enum oom_lever lever;
 } levers[] = {
 	{"micro-batch", OOM_LEVER_BATCH}, {"grad-ckpt", OOM_LEVER_RECOMPUTE}, {"loss", OOM_LEVER_LOGITS}, {"precision", OOM_LEVER_PRECISION},
-	{"optimizer", OOM_LEVER_OPTIMIZER}, {"offload-optimizer", OOM_LEVER_OPTIMIZER}, {"engine", OOM_LEVER_SHARD}, {"zero", OOM_LEVER_SHARD},
-	{"offload-params", OOM_LEVER_SHARD}, {"lora-r", OOM_LEVER_ADAPTER}, {"base-weights", OOM_LEVER_QUANT}, {"seq-len", OOM_LEVER_LENGTH},
+	{"optimizer", OOM_LEVER_OPTIMIZER}, {"engine", OOM_LEVER_SHARD}, {"zero", OOM_LEVER_SHARD},
+	{"lora-r", OOM_LEVER_ADAPTER}, {"base-weights", OOM_LEVER_QUANT}, {"seq-len", OOM_LEVER_LENGTH},
 	{"attn", OOM_LEVER_SCORES}, {"allocator", OOM_LEVER_FRAGMENT},
 };
 
@@ -138,8 +138,20 @@ static void largest_first(struct oom_pricing *p)
 	}
 }
 
-/* The fewest changes that there are words for.  A larger micro-batch saves what is accumulated, and is nothing that anybody
- * would try first. */
+/* A larger micro-batch saves what is accumulated, and activations that wait on the host need no checkpoints: nothing that
+ * anybody would try first. */
+static unsigned backwards(const struct oom_pricing *p)
+{
+	const struct oom_plan *const was = &p->m.asked.plan, *const is = &p->m.search.best.plan;
+	char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+	unsigned axes = is->micro_batch > was->micro_batch ? of_axis("micro-batch") : 0;
+
+	oom_plan_get(was, oom_knob_find("grad-ckpt"), a, sizeof(a));
+	oom_plan_get(is, oom_knob_find("grad-ckpt"), b, sizeof(b));
+	return axes | (strcmp(a, "none") && !strcmp(b, "none") ? of_axis("grad-ckpt") : 0);
+}
+
+/* The fewest changes that there are words for. */
 static bool find(struct oom_pricing *p, struct oom_evaluator *ev, unsigned allow, unsigned hold)
 {
 	struct oom_search *const s = &p->m.search;
@@ -152,7 +164,7 @@ static bool find(struct oom_pricing *p, struct oom_evaluator *ev, unsigned allow
 		p->q.hold = hold;
 		if (oom_answer_search(ev, &p->q, s, &err) || !s->found)
 			return false;
-		more = list(p, &s->best.plan) | (s->best.plan.micro_batch > p->m.asked.plan.micro_batch ? of_axis("micro-batch") : 0);
+		more = list(p, &s->best.plan) | backwards(p);
 		if (!(more & ~hold))
 			return !more;
 		hold |= more;
@@ -182,6 +194,18 @@ static bool smallest(struct oom_pricing *p, struct oom_evaluator *ev)
 	return best < TRIES && find(p, ev, tries[best].allow, tries[best].hold);
 }
 
+/* It fits with room to spare: what fills the card is not this run. */
+static void others_first(struct oom_pricing *p)
+{
+	struct oom_priced *const out = p->out;
+	const char *const words = (double)out->used_bytes < 0.7 * (double)out->capacity_bytes ? oom_lever_of(p->crash, OOM_LEVER_OTHERS) : NULL;
+
+	if (!words)
+		return;
+	snprintf(out->change[out->n_changes++], sizeof(out->change[0]), "%.280s", words);
+	snprintf(out->changed, sizeof(out->changed), "the priced run leaves %.1f GiB of the card free", (double)(out->capacity_bytes - out->used_bytes) / 1073741824.0);
+}
+
 void oom_priced_changes(struct oom_pricing *p, struct oom_evaluator *ev)
 {
 	const struct oom_search *const s = &p->m.search;
@@ -190,17 +214,25 @@ void oom_priced_changes(struct oom_pricing *p, struct oom_evaluator *ev)
 
 	if (!out->capacity_bytes)
 		largest_first(p);
-	if (!out->capacity_bytes || out->fits)
+	/* an evaluation gathers what no step makes */
+	if (out->fits && !out->missing_bytes && oom_crash_work(p->crash) != OOM_WORK_EVAL)
+		others_first(p);
+	/* what was read from a checkpoint beside the run's own states no key of the run makes smaller */
+	if (!out->capacity_bytes || (out->fits && (!out->missing_bytes || p->crash->part == OOM_PART_RESTORED || oom_crash_work(p->crash) == OOM_WORK_EVAL)))
 		return;
-	p->q.capacity_bytes -= out->missing_bytes < out->capacity_bytes / 2 ? out->missing_bytes : 0;
+	/* what died was larger than what is priced: as much larger when it is changed, and who knows how near to its end it died */
+	if (out->missing_bytes)
+		p->q.capacity_bytes = (uint64_t)(0.85 * (double)out->capacity_bytes * (double)p->m.asked.eval.overall_peak /
+						 (double)(p->m.asked.eval.overall_peak + out->missing_bytes));
 	if (!smallest(p, ev)) {
 		out->n_changes = 0;
+		if (!out->fits)
 		snprintf(out->changed, sizeof(out->changed), "up to three keys at once do not make it fit %s of %.2f GiB: more cards, larger ones or a smaller model", p->q.plan.gpus > 1 ? "cards" : "one card", card);
 		return;
 	}
 	out->changed_bytes = s->best.used_bytes;
-	snprintf(out->changed, sizeof(out->changed), "%s: %.1f GiB of the card's %.2f are used then%s", out->n_changes == 1 ? "the smallest change that fits" : "together the smallest change that fits",
-		 (double)s->best.used_bytes / 1073741824.0, card, p->q.allow ? "; without changing what is learnt nothing fits" : "");
+	snprintf(out->changed, sizeof(out->changed), "%s: %.1f GiB of the card's %.2f are used then%s%s", out->n_changes == 1 ? "the smallest change that fits" : "together the smallest change that fits",
+		 (double)s->best.used_bytes / 1073741824.0, card, out->missing_bytes ? ", by the price" : "", p->q.allow ? "; without changing what is learnt nothing fits" : "");
 }
 
 /* What the plan has is what the run has, by default or by a key. */

@@ -60,6 +60,8 @@ void oom_priced_given(struct oom_pricing *p)
 
 	snprintf(out->model, sizeof(out->model), "%.63s", s->model);
 	snprintf(out->given, sizeof(out->given), s->last > s->first ? "lines %" PRIu64 " to %" PRIu64 " of the text" : "line %" PRIu64 " of the text", s->first, s->last);
+	if (s->beside)
+		add(out->given, sizeof(out->given), " and the %s beside it", s->beside > 1 ? "files" : "file");
 	add(out->given, sizeof(out->given), ", as %s reads %s: %.80s", oom_reading_framework(s->reading), s->last > s->first ? "them" : "it", s->named);
 	if (strcmp(s->named, s->model))
 		add(out->given, sizeof(out->given), s->alike ? " (taken to have the shape of %.64s, whose name it begins with)" : " (%.64s)", s->model);
@@ -138,7 +140,7 @@ static void explain(struct oom_pricing *p)
 
 	if (c->known[OOM_CRASH_ALLOCATED] && (double)held > 1.1 * (double)e->overall_peak) {
 		p->out->missing_bytes = with - e->overall_peak;
-		snprintf(out, size, "its own tensors held %.1f GiB already, the priced run %.1f at most: what died is larger than the text shows (longer or larger batches, other settings than these, a second model), or something is kept from step to step",
+		snprintf(out, size, "its own tensors held %.1f GiB already, the priced run has %.1f at most: what died is larger than the text shows (longer or larger batches, other settings than these, a second model), or something is kept from step to step",
 			 gib(held), gib(e->overall_peak));
 	} else if (c->known[OOM_CRASH_ALLOCATED] && !p->out->fits && (double)with > 1.02 * (double)e->overall_peak) {
 		p->out->missing_bytes = with - e->overall_peak;
@@ -147,7 +149,9 @@ static void explain(struct oom_pricing *p)
 	} else if (oom_card_outside(c, &listed) > p->out->capacity_bytes / 10) {
 		snprintf(out, size, "%.1f GiB of the card were held by others: end what nvidia-smi lists there, or choose another card", gib(oom_card_outside(c, &listed)));
 	} else if (p->out->fits) {
-		snprintf(out, size, "so another process on the card (nvidia-smi shows it), a longer batch than the text gives, or something that is kept from step to step fills it");
+		snprintf(out, size, (double)p->out->used_bytes < 0.7 * (double)p->out->capacity_bytes ?
+				 "so another process on the card (nvidia-smi shows it), a longer batch than the text gives, or something that is kept from step to step fills it" :
+				 "it fits by little: a longer batch than the text gives, or a setting other than those taken by default, is enough to fill the card");
 	}
 }
 

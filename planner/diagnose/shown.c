@@ -26,17 +26,45 @@ static size_t keys_of(const struct oom_reading *r)
 	return n;
 }
 
+/* The trainer's piece and those of engines and launchers beside it. */
+enum { BESIDE = 3 };
+struct chosen {
+	struct oom_shown *shown;
+	struct oom_reading_text piece[1 + BESIDE];
+	char *text[1 + BESIDE], name[1 + BESIDE][12];   /* of them; the texts are owned */
+	size_t n_beside;
+};
+
+static bool keep(struct chosen *c, size_t i, const struct oom_piece *piece)
+{
+	char *const text = strdup(piece->text);
+
+	if (!text)
+		return false;
+	free(c->text[i]);
+	c->text[i] = text;
+	snprintf(c->name[i], sizeof(c->name[i]), "%s", piece->name);
+	c->piece[i] = (struct oom_reading_text){.name = c->name[i], .text = text, .size = piece->size};
+	return true;
+}
+
 static void consider(void *ctx, const struct oom_piece *piece)
 {
-	struct oom_shown *const s = ctx;
+	struct chosen *const c = ctx;
+	struct oom_shown *const s = c->shown;
 	struct oom_reading *r = NULL;
 	struct oom_error err = {{0}};
+	const char *framework;
 	size_t keys;
 
 	if (oom_reading_of_text(&r, piece->name, piece->text, piece->size, NULL, &err))
 		return;
 	keys = keys_of(r);
-	if (keys <= s->keys || !oom_reading_framework(r)) {
+	framework = oom_reading_framework(r);
+	/* a map of an engine's or a launcher's own, not the command that names it */
+	if (!framework && keys && c->n_beside < BESIDE && strcmp(piece->name, "run.sh") != 0)
+		c->n_beside += keep(c, 1 + c->n_beside, piece);
+	if (!framework || keys <= s->keys || !keep(c, 0, piece)) {
 		oom_reading_free(r);
 		return;
 	}
@@ -45,6 +73,46 @@ static void consider(void *ctx, const struct oom_piece *piece)
 	s->keys = keys;
 	s->first = piece->first;
 	s->last = piece->last;
+}
+
+/* The trainer's word for a file that stands in the text itself: "--deepspeed ds_config.json", "deepspeed: ds.json". */
+static void leave_out(char *text, const char *key)
+{
+	for (char *p = text; (p = strstr(p, key)) != NULL; p++) {
+		char *const value = p + strlen(key) + strspn(p + strlen(key), " =:\"'"), *const dashes = p - 2;
+		const size_t n = strcspn(value, " \n\"'");
+
+		if (n < 6 || (strncmp(value + n - 5, ".json", 5) && strncmp(value + n - 5, ".yaml", 5)))
+			continue;
+		if (p - text >= 2 && !strncmp(dashes, "--", 2))
+			memset(dashes, ' ', (size_t)(value + n - dashes));
+		else if (p == text || p[-1] == '\n')
+			*p = '#';
+	}
+}
+
+/* All of them as one run. */
+static void together(struct chosen *c)
+{
+	struct oom_reading *r = NULL;
+	struct oom_error err = {{0}};
+
+	if (!c->shown->reading || !c->n_beside)
+		return;
+	leave_out(c->text[0], "deepspeed");
+	leave_out(c->text[0], "config_file");
+	c->piece[0].size = strlen(c->text[0]);
+	if (oom_reading_of_texts(&r, c->piece, 1 + c->n_beside, NULL, &err))
+		return;
+	oom_reading_free(c->shown->reading);
+	c->shown->reading = r;
+	c->shown->beside = c->n_beside;
+}
+
+static void forget(struct chosen *c)
+{
+	for (size_t i = 0; i < 1 + BESIDE; i++)
+		free(c->text[i]);
 }
 
 /* ---- the model ---- */
@@ -172,14 +240,18 @@ static void spoken_card(struct oom_shown *s, const struct oom_crash *c, const st
 void oom_shown_read(const struct oom_crash_text *text, const struct oom_crash *c, struct oom_shown *out)
 {
 	struct oom_spoken_models models = {NULL};
+	struct chosen chosen = {NULL};
 	struct oom_gpus gpus = {0};
 	struct oom_error err = {{0}};
 
 	memset(out, 0, sizeof(*out));
 	oom_spoken_load(&models);
+	chosen.shown = out;
 	for (int i = 0; i < 2; i++)
 		if (text->size[i])
-			oom_pieces(text->text[i], text->text[i] + text->size[i], text->line[i], consider, out);
+			oom_pieces(text->text[i], text->text[i] + text->size[i], text->line[i], consider, &chosen);
+	together(&chosen);
+	forget(&chosen);
 	keyed_model(out, &models);
 	for (int i = 0; i < 2 && !*out->model; i++)
 		if (text->size[i])

@@ -10,6 +10,7 @@ struct oom_shown {
 	struct oom_reading *reading;    /* owned; NULL: no keys that anybody reads */
 	uint64_t first, last;           /* the lines that they stand in */
 	size_t keys;                    /* how many knobs they set */
+	size_t beside;                  /* how many files of engines and launchers are read with them */
 	char named[128];                /* the model as the text has it; "": none */
 	char model[512];                /* a word for oom_keys_read_model; "": none that is here */
 	bool alike;                     /* of its shape by the name alone */

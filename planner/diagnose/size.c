@@ -66,6 +66,7 @@ void oom_part_by_size(struct oom_crash *c)
 {
 	unsigned each;
 
-	if (c->part == OOM_PART_UNKNOWN && c->trains && c->language && oom_runtime_is(c, OOM_RUNTIME_TORCH) && oom_logits_rows(c, &each) > 0)
+	/* who embeds makes no logits */
+	if (c->part == OOM_PART_UNKNOWN && c->trains && c->language && oom_lever_of(c, OOM_LEVER_LOGITS) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && oom_logits_rows(c, &each) > 0)
 		c->part = OOM_PART_LOGITS;
 }

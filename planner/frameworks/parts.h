@@ -108,7 +108,13 @@ bool node_is_placeholder(const struct doc_node *node);
 /* Names of modules, as the knob lora-targets spells them; returns buf. */
 const char *names_of(const struct doc_node *node, char *buf, size_t size);
 
-/* A reading of one text; its name says through which door it goes.  framework: NULL or a name. */
+/* A reading of texts that describe one run together, and of one; a name says through which door it goes.  framework: NULL or a name. */
+struct oom_reading_text {
+	const char *name, *text;
+	size_t size;
+};
+enum oom_status oom_reading_of_texts(struct oom_reading **out, const struct oom_reading_text *texts, size_t n, const char *framework,
+				     struct oom_error *err);
 enum oom_status oom_reading_of_text(struct oom_reading **out, const char *name, const char *text,
 				    size_t size, const char *framework, struct oom_error *err);
 

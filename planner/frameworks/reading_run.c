@@ -182,23 +182,40 @@ enum oom_status oom_reading_of_run(struct oom_reading **out, const char *const *
 	return hand_out(r, out, st, err);
 }
 
-enum oom_status oom_reading_of_text(struct oom_reading **out, const char *name, const char *text,
-				    size_t size, const char *framework, struct oom_error *err)
+/* One text as one part more. */
+static enum oom_status read_text(struct oom_reading *r, const struct oom_reading_text *t, const char *framework, struct oom_error *err)
 {
-	struct oom_reading *r = calloc(1, sizeof(*r));
-	enum oom_status st = r ? doc_begin(&r->texts, "reading", "", err) :
-				 oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
-	struct fw_part *p = st ? NULL : part_new(r);
+	struct fw_part *p = r->n_parts < FW_MAX_PARTS ? part_new(r) : NULL;
+	enum oom_status st;
 
-	if (!st && !p)
-		st = oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
-	if (!st)
-		st = doc_read_text(&p->doc, text, size, name, err);
+	if (!p)
+		return r->out_of_memory ? oom_error_set(err, OOM_ERR_MEMORY, "out of memory") : part_too_many(t->name, err);
+	st = doc_read_text(&p->doc, t->text, t->size, t->name, err);
 	if (!st)
 		st = part_recognise(p, framework, &p, err);
 	if (!st)
 		part_run(p);
+	return st;
+}
+
+enum oom_status oom_reading_of_texts(struct oom_reading **out, const struct oom_reading_text *texts, size_t n, const char *framework,
+				     struct oom_error *err)
+{
+	struct oom_reading *r = calloc(1, sizeof(*r));
+	enum oom_status st = r ? doc_begin(&r->texts, "reading", "", err) :
+				 oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
+
+	for (size_t i = 0; !st && i < n; i++)
+		st = read_text(r, &texts[i], framework, err);
 	return hand_out(r, out, st, err);
+}
+
+enum oom_status oom_reading_of_text(struct oom_reading **out, const char *name, const char *text,
+				    size_t size, const char *framework, struct oom_error *err)
+{
+	const struct oom_reading_text one = {.name = name, .text = text, .size = size};
+
+	return oom_reading_of_texts(out, &one, 1, framework, err);
 }
 
 void oom_reading_free(struct oom_reading *r)

@@ -35,9 +35,20 @@ static const struct want want[] = {
 	{"own", "{\n  'model_name_or_path': 'own/Qwen3-8B-more',\n  'stage': 'sft', 'do_train': True,\n  'finetuning_type': 'lora',\n  'cutoff_len': 512,\n  'per_device_train_batch_size': 1,\n  'bf16': True\n}\n" NEW("2.00 GiB", "79.15 GiB", "1.00 GiB", "77.00 GiB"),
 	 "own/Qwen3-8B-more (taken to have the shape of Qwen3-8B, whose name it begins with)", "of the card's 79.15", "", "its own tensors held 77.0 GiB already", "a dict as Python prints it; the run is a fourth of the card"},
 	{"unsloth#2802", "model, tokenizer = FastLanguageModel.from_pretrained(\n    model_name = \"unsloth/Qwen3-8B-unsloth-bnb-4bit\",\n    max_seq_length = 2048,\n    load_in_4bit = True,\n)\nmodel = FastLanguageModel.get_peft_model(model, r = 16)\nargs = TrainingArguments(\n    per_device_train_batch_size=1,  # was 32\n    bf16=True,\n)\ntrainer = Trainer(model=model, args=args)\ntrainer.train()\n" NEW("1.00 GiB", "23.65 GiB", "0.50 GiB", "6.00 GiB"),
-	 "(Qwen3-8B)", "of the card's 23.65", "", "of the card were held by others", "what is missing beside 6 GiB of its own is not its own"},
+	 "(Qwen3-8B)", "of the card's 23.65", "nvidia-smi", "of the card were held by others", "what is missing beside 6 GiB of its own is not its own"},
 	{"own", "swift sft \\\n  --model Qwen/Qwen2.5-7B-Instruct \\\n  # --target_modules all-linear \\\n  --train_type lora \\\n  --per_device_train_batch_size 1 \\\n  --max_length 16384\nin training\n" NEW("9.28 GiB", "47.53 GiB", "9.07 GiB", "36.20 GiB"),
 	 "lines 1 to 6 of the text, as ms-swift reads them", "logits and loss", "use_liger_kernel: true", "", "16384 x 152064 x 4 bytes are 9.28 GiB; a comment among options ends no command here"},
+	/* ---- what stands in several places ---- */
+	{"LlamaFactory#1722", "two cards of 24 G\ndeepspeed --num_gpus 2 src/train_bash.py \\\n    --deepspeed ds_config.json \\\n    --stage sft \\\n    --model_name_or_path own/Qwen2.5-14B-Instruct \\\n    --do_train True \\\n    --finetuning_type lora \\\n    --cutoff_len 512 \\\n    --per_device_train_batch_size 1 \\\n    --bf16 True\nds_config.json:\n{\n    \"train_micro_batch_size_per_gpu\":\"auto\",\n    \"zero_optimization\": {\n        \"stage\": 3,\n        \"stage3_gather_16bit_weights_on_model_save\": true\n    }\n}\n" NEW("1.45 GiB", "23.65 GiB", "1.02 GiB", "20.80 GiB"),
+	 "lines 2 to 10 of the text and the file beside it, as llamafactory reads them", "weights 13.8", "zero_optimization.", NULL, "14.77e9 x 2 bytes / 2 ranks / 2^30: the stage is the other file's"},
+	{"transformers#9090", "in a notebook, training\n!python run_clm.py \\\n    --model_name_or_path gpt2 \\\n    --dataset_name wikitext \\\n    --do_train\n" NEW("1.53 GiB", "14.76 GiB", "1.50 GiB", "11.78 GiB"),
+	 "gpt2 (GPT-2)", "of the card's 14.76", "per_device_train_batch_size: ", "", "8 x 1024 x 50257 x 4 bytes are 1.53 GiB, by the script's own defaults"},
+	{"torchtune#1694", "training on a 4090\ntune run lora_finetune_single_device --config llama3_1/8B_lora_single_device tokenizer.max_seq_len=2048 batch_size=2\n" NEW("1002.00 MiB", "23.53 GiB", "845.00 MiB", "21.70 GiB"),
+	 "", "", "", "", "the recipe's file says what is trained, and the text does not have it"},
+	{"qlora#17", "{'loss': 1.2}\nLLaMA-Factory, A800 80G\nmodel_name_or_path: own/Qwen2-7B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: lora\ncutoff_len: 32768\nper_device_train_batch_size: 1\nbf16: true\ntorch.OutOfMemoryError: CUDA out of memory.\n",
+	 "(Qwen2-7B)", "of the card's 79", "enable_liger_kernel: true", "", "the card by its name; a line of an error is no key"},
+	{"own", "from transformers import Trainer\nmodel = AutoModelForCausalLM.from_pretrained(\"Qwen/Qwen2.5-0.5B\")\nargs = TrainingArguments(\n    per_device_train_batch_size=4,\n    per_device_eval_batch_size=16,\n    bf16=True,\n)\n  File \"/x/site-packages/transformers/trainer.py\", line 3661, in evaluation_loop\n    logits = self.accelerator.pad_across_processes(logits)\n" NEW("9.27 GiB", "39.38 GiB", "7.10 GiB", "30.90 GiB"),
+	 "(Qwen2.5-0.5B)", "of the card's 39.38", "", "", "an evaluation gathers what no step of the price makes: others are not accused"},
 	/* ---- no training ---- */
 	{"own", "model = AutoModelForCausalLM.from_pretrained(\n    \"meta-llama/Llama-3.1-8B-Instruct\"\n).to(\"cuda\")\nin inference\n" NEW("224.00 MiB", "15.77 GiB", "100.12 MiB", "15.30 GiB"),
 	 "(Llama-3.1-8B)", "15.0 GiB in 16 bits, 29.9 in fp32", "", "", "8.03e9 x 2 and x 4 bytes / 2^30; nobody trains"},
@@ -89,8 +100,8 @@ static void texts(void **state)
 			memset(&p, 0, sizeof(p));
 		bad += miss(&want[i], "the run", want[i].given, p.given) + miss(&want[i], "the price", want[i].needs, p.needs) +
 		       miss(&want[i], "the change", want[i].change, p.n_changes ? p.change[0] : "") + miss(&want[i], "what would explain it", want[i].explains, p.explains);
-		if (p.n_changes && p.capacity_bytes && (p.fits || p.changed_bytes > p.capacity_bytes)) {
-			print_error("%s: a change that does not fit, or of what fits\n", want[i].after);
+		if (p.changed_bytes > p.capacity_bytes) {
+			print_error("%s: a change that does not fit\n", want[i].after);
 			bad++;
 		}
 	}
