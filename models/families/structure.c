@@ -20,22 +20,24 @@ static const char *const sizes[] = {
 static const struct {
 	const char *type, *what;
 	const char *any[8], *all[2];
+	bool images;            /* what has a vocabulary is none of it */
 } structures[] = {
-	{"t5", "an encoder-decoder like T5", {"num_decoder_layers", "relative_attention_num_buckets", "d_kv"}, {"is_encoder_decoder"}},
-	{"bart", "an encoder-decoder like BART", {"is_encoder_decoder", "decoder_layers", "num_decoder_layers"}, {NULL}},
-	{"swin", "windowed vision stages like Swin", {"depths"}, {"window_size"}},
-	{"vit", "a vision encoder like ViT", {"patch_size", "image_size", "num_channels"}, {NULL}},
-	{"deepseek_v3", "a decoder with latent attention and experts like DeepSeek-V3", {"n_routed_experts"}, {"kv_lora_rank"}},
-	{"glm4_moe", "a decoder with routed and shared experts like GLM-4 MoE", {"n_routed_experts"}, {NULL}},
-	{"youtu", "a decoder with latent attention", {"kv_lora_rank"}, {NULL}},
-	{"mixtral", "a decoder with experts like Mixtral", {"num_local_experts", "num_experts"}, {NULL}},
-	{"mamba", "a state-space model like Mamba", {"state_size"}, {"conv_kernel"}},
+	{"t5", "an encoder-decoder like T5", {"num_decoder_layers", "relative_attention_num_buckets", "d_kv"}, {"is_encoder_decoder"}, false},
+	{"bart", "an encoder-decoder like BART", {"is_encoder_decoder", "decoder_layers", "num_decoder_layers"}, {NULL}, false},
+	{"swin", "windowed vision stages like Swin", {"depths"}, {"window_size"}, true},
+	{"vit", "a vision encoder like ViT", {"patch_size", "image_size", "num_channels"}, {NULL},
+	 true},
+	{"deepseek_v3", "a decoder with latent attention and experts like DeepSeek-V3", {"n_routed_experts"}, {"kv_lora_rank"}, false},
+	{"glm4_moe", "a decoder with routed and shared experts like GLM-4 MoE", {"n_routed_experts"}, {NULL}, false},
+	{"youtu", "a decoder with latent attention", {"kv_lora_rank"}, {NULL}, false},
+	{"mixtral", "a decoder with experts like Mixtral", {"num_local_experts", "num_experts"}, {NULL}, false},
+	{"mamba", "a state-space model like Mamba", {"state_size"}, {"conv_kernel"}, false},
 	{"llama", "a decoder like Llama",
 	 {"num_key_value_heads", "rms_norm_eps", "rope_theta", "rope_parameters", "rope_scaling", "multi_query_group_num",
-	  "num_kv_heads"}, {NULL}},
-	{"bert", "an encoder like BERT", {"type_vocab_size", "hidden_dropout_prob", "attention_probs_dropout_prob"}, {NULL}},
-	{"gpt2", "a decoder like GPT-2", {"n_embd", "n_layer", "n_positions", "n_head", "attn_pdrop"}, {NULL}},
-	{"llama", "a decoder like Llama", {"hidden_size", "d_model", "dim", "num_hidden_layers"}, {NULL}},
+	  "num_kv_heads"}, {NULL}, false},
+	{"bert", "an encoder like BERT", {"type_vocab_size", "hidden_dropout_prob", "attention_probs_dropout_prob"}, {NULL}, false},
+	{"gpt2", "a decoder like GPT-2", {"n_embd", "n_layer", "n_positions", "n_head", "attn_pdrop"}, {NULL}, false},
+	{"llama", "a decoder like Llama", {"hidden_size", "d_model", "dim", "num_hidden_layers"}, {NULL}, false},
 };
 enum { N_STRUCTURES = sizeof(structures) / sizeof(structures[0]) };
 
@@ -126,10 +128,7 @@ static void drop_sizes(struct oom_keys *defaults)
 static size_t choose(const struct oom_model *m, const char **key)
 {
 	for (size_t i = 0; i < N_STRUCTURES; i++) {
-		const bool text = has_size(m, "vocab_size");
-
-		if ((!strcmp(structures[i].type, "vit") || !strcmp(structures[i].type, "swin")) &&
-		    text)
+		if (structures[i].images && has_size(m, "vocab_size"))
 			continue;
 		if (structures[i].all[0] && !has(m, structures[i].all[0]))
 			continue;

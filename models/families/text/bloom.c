@@ -37,11 +37,11 @@ static struct oom_val bloom_attention(struct oom_tape *t, const struct oom_decod
 					 a->head_dim));
 	w = oom_name(&f, oom_is_none(l->mask) ? scores : oom_op_add(t, scores, l->mask));
 	p = oom_op_cast(t, oom_op_softmax(t, w, true), part[0].dt);
-	p = oom_op_dropout(t, p, a->attn_dropout);
-	*probs = oom_share(t, p);
+	p = oom_name(&f, oom_op_dropout(t, p, a->attn_dropout));
 	y = oom_op_bmm(t, "attention", p, part[2], t->m_bs, h, oom_mono_now(t, t->m_s));
 	y = oom_name(&f, oom_op_merge_heads(t, y));
 	y = oom_op_dropout(t, oom_op_linear(t, "dense", y, h, OOM_BIAS), a->dropout);
+	*probs = oom_give(&f, p);
 	return oom_leave(&f, oom_op_add(t, residual, y));
 }
 

@@ -91,7 +91,7 @@ static struct oom_val neo_attention(struct oom_tape *t, const struct oom_decoder
 	const struct oom_dim h = D(a->d_model), heads = D(a->n_heads);
 	/* of GPTNeoSelfAttention.forward, and of _attn within it */
 	struct oom_frame f = {.t = t}, inner = {.t = t};
-	struct oom_val q, k, v, w, p;
+	struct oom_val q, k, v, w, p, y;
 	enum oom_dtype dt;
 
 	oom_buffer(t, a->max_positions * a->max_positions, OOM_U8);
@@ -106,12 +106,12 @@ static struct oom_val neo_attention(struct oom_tape *t, const struct oom_decoder
 	if (!oom_is_none(l->mask))
 		w = oom_op_add(t, w, l->mask);
 	p = oom_op_cast(t, oom_op_softmax(t, w, false), dt);
-	p = oom_op_dropout(t, p, a->attn_dropout);
-	*weights = oom_share(t, p);
-	p = oom_op_bmm(t, "attention", p, v, t->m_bs, h, oom_mono_now(t, t->m_s));
-	p = oom_op_merge_heads(t, oom_leave(&inner, p));
-	p = oom_op_linear(t, "out_proj", p, h, OOM_BIAS);
-	return oom_leave(&f, oom_op_dropout(t, p, a->dropout));
+	p = oom_name(&inner, oom_op_dropout(t, p, a->attn_dropout));
+	y = oom_op_bmm(t, "attention", p, v, t->m_bs, h, oom_mono_now(t, t->m_s));
+	*weights = oom_give(&inner, p);
+	y = oom_op_merge_heads(t, oom_leave(&inner, y));
+	y = oom_op_linear(t, "out_proj", y, h, OOM_BIAS);
+	return oom_leave(&f, oom_op_dropout(t, y, a->dropout));
 }
 
 static struct oom_val gpt2_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)

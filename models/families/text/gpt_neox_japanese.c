@@ -52,7 +52,7 @@ static struct oom_val attention(struct oom_tape *t, const struct oom_decoder_lay
 	const struct oom_dim h = D(a->d_model), parts[3] = {h, h, h};
 	const uint64_t rot = oom_rot_dim(a);
 	struct oom_frame call = {.t = t}, f = {.t = t};        /* of forward, and of _attn within it */
-	struct oom_val p[3], y;
+	struct oom_val p[3], w, y;
 	enum oom_dtype dt;
 
 	y = oom_op_heads(t, oom_op_linear(t, "query_key_value", x, D(3 * a->d_model), 0));
@@ -66,9 +66,9 @@ static struct oom_val attention(struct oom_tape *t, const struct oom_decoder_lay
 	}
 	oom_name_each(&call, p, 3);
 	y = oom_op_softmax(t, scores(&f, l, p[0], p[1]), false);
-	y = oom_op_cast(t, oom_op_dropout(t, y, a->attn_dropout), dt);
-	*probs = oom_share(t, y);
-	y = oom_op_bmm(t, "attention", y, p[2], t->m_bs, h, oom_mono_now(t, t->m_s));
+	w = oom_name(&f, oom_op_cast(t, oom_op_dropout(t, y, a->attn_dropout), dt));
+	y = oom_op_bmm(t, "attention", w, p[2], t->m_bs, h, oom_mono_now(t, t->m_s));
+	*probs = oom_give(&f, w);
 	y = oom_op_merge_heads(t, oom_leave(&f, y));
 	return oom_leave(&call, oom_op_linear(t, "dense", y, h, 0));
 }
