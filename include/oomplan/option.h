@@ -179,6 +179,9 @@ OOM_API int oom_choice_find(oom_choice_fn *choice, const char *word);
 OOM_API const char *oom_nearest(const char *word, const char *const *words);
 /* The same, but NULL if it is more than `most` edits away. */
 OOM_API const char *oom_nearest_within(const char *word, const char *const *words, int most);
+/* Joins words (NULL-terminated) by commas in buf, of at least 8 bytes; a list that is too long ends in "...".
+ * Returns buf. */
+OOM_API const char *oom_words_join(const char *const *words, char *buf, size_t size);
 
 #ifdef __cplusplus
 }

@@ -63,19 +63,15 @@ static enum oom_status apply(struct oom_plan *plan, const struct oom_option *k, 
 static enum oom_status no_such_word(const struct oom_alias *alias, const char *shown,
 				    const char *word, struct oom_error *err)
 {
-	char list[300] = "";
-	size_t used = 0;
+	const char *words[64] = {NULL};
+	char list[300];
+	size_t n = 0;
 
-	for (const struct oom_alias_word *w = alias->words; w->word; w++) {
-		int n;
-
-		if (w > alias->words && oom_same_word(w[-1].word, w->word))
-			continue;
-		n = snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", w->word);
-		used += n > 0 && (size_t)n < sizeof(list) - used ? (size_t)n : 0;
-	}
-	list[used] = 0;
-	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%.60s\" is none of: %s", shown, word, list);
+	for (const struct oom_alias_word *w = alias->words; w->word && n < 63; w++)
+		if (w == alias->words || !oom_same_word(w[-1].word, w->word))
+			words[n++] = w->word;
+	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%.60s\" is none of: %s", shown, word,
+			     oom_words_join(words, list, sizeof(list)));
 }
 
 /* One word, or several: --fsdp "full_shard auto_wrap". */

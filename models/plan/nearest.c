@@ -1,5 +1,6 @@
 /* "Did you mean": the nearest word by edit distance. */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "oomplan/option.h"
@@ -59,4 +60,24 @@ const char *oom_nearest(const char *word, const char *const *words)
 const char *oom_nearest_within(const char *word, const char *const *words, int most)
 {
 	return nearest(word, words, most + 1);
+}
+
+const char *oom_words_join(const char *const *words, char *buf, size_t size)
+{
+	static const char cut[] = ", ...";
+	size_t used = 0;
+
+	buf[0] = 0;
+	for (size_t i = 0; words[i]; i++) {
+		/* what follows must leave room to say that the list goes on */
+		const size_t most = size - used - (words[i + 1] ? sizeof(cut) - 1 : 0);
+		const int n = snprintf(buf + used, most, "%s%s", i ? ", " : "", words[i]);
+
+		if (n < 0 || (size_t)n >= most) {
+			memcpy(buf + used, cut, sizeof(cut));
+			break;
+		}
+		used += (size_t)n;
+	}
+	return buf;
 }

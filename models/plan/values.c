@@ -56,22 +56,14 @@ static enum oom_status no_such_word(const struct oom_option *o, const char *show
 				    const char *word, struct oom_error *err)
 {
 	const char *words[64] = {NULL}, *near;
-	char list[330] = "";
-	size_t used = 0;
+	char list[330];
 
-	for (size_t i = 0; o->choice(i) && i < 63; i++) {
-		int n;
-
+	for (size_t i = 0; o->choice(i) && i < 63; i++)
 		words[i] = o->choice(i)->name;
-		n = snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", words[i]);
-		/* a list this long ends cut: the nearest word still follows */
-		used += n > 0 && (size_t)n < sizeof(list) - used ? (size_t)n : 0;
-	}
-	list[used] = 0;
 	near = oom_nearest(word, words);
 	return oom_error_set(err, OOM_ERR_INVALID, "%s: \"%.60s\" is none of: %s%s%s%s", shown, word,
-			     list, near ? " (did you mean \"" : "", near ? near : "",
-			     near ? "\"?)" : "");
+			     oom_words_join(words, list, sizeof(list)), near ? " (did you mean \"" : "",
+			     near ? near : "", near ? "\"?)" : "");
 }
 
 static enum oom_status read_flag(const char *shown, const char *text, struct oom_value *v,

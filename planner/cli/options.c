@@ -37,21 +37,6 @@ int oom_word_index(const char *word, const char *const *words)
 	return -1;
 }
 
-const char *oom_words_join(const char *const *words, char *buf, size_t size)
-{
-	size_t used = 0;
-
-	buf[0] = 0;
-	for (size_t i = 0; words[i]; i++) {
-		const int n = snprintf(buf + used, size - used, "%s%s", i ? ", " : "", words[i]);
-
-		if (n < 0 || (size_t)n >= size - used)
-			break; /* a list this long ends cut: the nearest word still follows */
-		used += (size_t)n;
-	}
-	return buf;
-}
-
 enum oom_status oom_word_unknown(const char *what, const char *word, const char *const *words,
 				 struct oom_error *err)
 {

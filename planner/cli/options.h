@@ -45,8 +45,6 @@ enum oom_status oom_options_parse(const struct oom_options *set, int argc, char 
 
 /* Is `word` one of a NULL-terminated list?  Its index, or -1; '-' and '_' alike. */
 int oom_word_index(const char *word, const char *const *words);
-/* "a, b, c" into buf, cut where it does not fit. */
-const char *oom_words_join(const char *const *words, char *buf, size_t size);
 /* OOM_ERR_INVALID with `what: "word" is none of: a, b (did you mean "a"?)`. */
 enum oom_status oom_word_unknown(const char *what, const char *word, const char *const *words,
 				 struct oom_error *err);

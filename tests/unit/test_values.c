@@ -224,6 +224,29 @@ static void nearest_words(void **state)
 	assert_null(oom_nearest_within(longest, words, 10));
 }
 
+/* A list that is too long says that it goes on, behind its last whole word; sums by hand. */
+static void words_joined(void **state)
+{
+	static const char *const words[] = {"kitten", "mitten", "sitting", NULL};
+	static const struct {
+		size_t size;
+		const char *joined;
+	} cases[] = {
+		{24, "kitten, mitten, sitting"}, {23, "kitten, mitten, ..."}, {20, "kitten, mitten, ..."},
+		{19, "kitten, ..."}, {12, "kitten, ..."}, {11, ", ..."},
+	};
+	char buf[24];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		memset(buf, 'x', sizeof(buf));
+		assert_string_equal(oom_words_join(words, buf, cases[i].size), cases[i].joined);
+		for (size_t k = cases[i].size; k < sizeof(buf); k++)
+			assert_int_equal(buf[k], 'x');
+	}
+	assert_string_equal(oom_words_join((const char *const[]){NULL}, buf, sizeof(buf)), "");
+}
+
 /* ---- plans as options ---- */
 
 static void set(struct oom_plan *p, const char *knob, const char *text)
@@ -281,6 +304,7 @@ int main(void)
 		cmocka_unit_test(words_that_are_the_same),
 		cmocka_unit_test(frameworks_words_for_a_choice),
 		cmocka_unit_test(nearest_words),
+		cmocka_unit_test(words_joined),
 		cmocka_unit_test(differences_as_options),
 		cmocka_unit_test(a_stage_that_was_said),
 	};
