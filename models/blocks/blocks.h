@@ -181,6 +181,9 @@ struct oom_moe {
 	bool router_fp32, sigmoid, scale_weights;
 	/* of router_fp32: the product in the model's type, only the scores in fp32 */
 	bool route_late;
+	/* of router_fp32: the chosen over their sum are a tensor of their own, in the sum's type, which is fp32
+	 * under autocast (HY v3); else the division is in place */
+	bool divided_apart;
 	/* of router_fp32: everything in the model's type after all */
 	bool route_plain;
 	/* ERNIE 4.5: router weight and a frozen bias in fp32, outside autocast */

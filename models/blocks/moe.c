@@ -112,7 +112,7 @@ static struct oom_val route_fp32(struct oom_tape *t, const struct oom_moe *m, st
 
 		if (!m->route_late || m->bias_param)
 			sum = oom_op_unary(t, OOM_ADD_SCALAR, sum);
-		v = oom_op_div_inplace(t, v, sum);
+		v = m->divided_apart ? oom_op_div(t, v, sum) : oom_op_div_inplace(t, v, sum);
 	}
 	oom_lora_drop(t, &lora);
 	return m->scale_weights ? oom_op_unary(t, OOM_SCALE, v) : v;

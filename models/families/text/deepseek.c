@@ -13,7 +13,7 @@ static const struct deepseek_kind
 	youtu = {.latent = true, .interleave = true, .tied = true},
 	glm4_moe = {SIGMOID_MOE, .cat_rope = true, .o_plain = true, .rotary = 0.5},
 	dots1 = {SIGMOID_MOE, .qk_norm = true},
-	hy_v3 = {SIGMOID_MOE, .qk_norm = true, .mlp_bias = true},
+	hy_v3 = {SIGMOID_MOE, .qk_norm = true, .mlp_bias = true, .divided_apart = true},
 	solar_open = {SIGMOID_MOE, .all_sparse = true, .o_plain = true},
 	exaone_moe = {SIGMOID_MOE, .qk_norm = true, .local_rope = true},
 	afmoe = {SIGMOID_MOE, .qk_norm = true, .local_rope = true, .route_late = true,
@@ -181,7 +181,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 		a, .d_shared = k->twice ? 0 : a->d_shared, .norm_topk = own->norm_topk,
 		.router_fp32 = true, .sigmoid = k->sigmoid,
 		.scale_weights = !k->route_late || k->sandwich, .bias_param = k->sandwich,
-		.shared_first = k->sandwich, .route_late = k->route_late,
+		.shared_first = k->sandwich, .route_late = k->route_late, .divided_apart = k->divided_apart,
 		.route_plain = k->plain_softmax, .combine_fp32 = !k->twice && own->combine_fp32,
 		.latent_bias = a->mlp_bias, .zero_experts = own->zero_experts);
 

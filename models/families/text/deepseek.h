@@ -18,6 +18,7 @@ struct deepseek_kind {
 	bool no_dense;          /* none where the config is silent (Mistral 4) */
 	bool local_rope;        /* sliding layers, and full ones without positions (EXAONE MoE) */
 	bool route_late;        /* router product in the model's type, scores in fp32 (MiniMax M2) */
+	bool divided_apart;     /* struct oom_moe */
 	bool plain_softmax;     /* router and scores in the model's type (Mistral 4) */
 	bool scaled_query;      /* queries times a factor of their position (Mistral 4) */
 	/* norms after attention and feed-forward too, gated attention (AFMoE) */

@@ -185,7 +185,8 @@ static struct oom_val llama_block(struct oom_tape *t, const void *ctx, uint32_t 
 		for (int j = 0; j < 2; j++)
 			oom_buffer(t, a->max_positions * at.rot_dim, oom_loaded_dtype(t->plan));
 	if (k->layer_tables) {
-		rope = oom_rope_tables(t, a->head_dim, x.dt, 2);
+		/* in the values' type (modeling_moshi.py, MoshiAttention.forward: rotary_emb(value_states, ...)) */
+		rope = oom_rope_tables(t, a->head_dim, oom_linear_dtype(t, x.dt), 2);
 		rope.cos = oom_name(&f, rope.cos);
 		rope.sin = oom_name(&f, rope.sin);
 	}

@@ -49,6 +49,7 @@ enum oom_llama_shape {
 /* A mixture in place of the feed-forwards. */
 struct oom_llama_experts {
 	bool scores_cast;               /* router scores go on in the model's type */
+	bool weights_cast;              /* the same, over their sum whatever the config says (HunYuan) */
 	bool topk_first;                /* softmax over the chosen logits alone (Cohere 2) */
 	bool frozen_bias;               /* ERNIE's router */
 	bool gate_fp32;                 /* HunYuan's router */

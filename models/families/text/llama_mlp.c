@@ -88,7 +88,7 @@ static struct oom_val experts(struct oom_tape *t, const struct oom_arch *a, stru
 	const struct oom_moe m = {.experts = a->n_experts, .top_k = a->top_k,
 				  .d_expert = a->d_expert, .d_shared = a->d_shared, .act = a->act,
 				  .norm_topk = llama_of(a)->norm_topk,
-				  .scores_in_model_type = e->scores_cast,
+				  .scores_in_model_type = e->scores_cast || e->weights_cast,
 				  .shared_gate = e->shared_gate,
 				  .latent_bias = llama_kind(a)->bias == OOM_BIAS_ALL && a->mlp_bias,
 				  .router_frozen_bias = e->frozen_bias, .topk_first = e->topk_first,

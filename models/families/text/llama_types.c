@@ -77,7 +77,7 @@ const struct oom_family_type oom_llama_types[] = {
 			CAST_EXPERTS)},
 	{"hunyuan_v1_dense", KIND(HUNYUAN)},
 	{"hunyuan_v1_moe", KIND(HUNYUAN,
-				.experts = EXPERTS(.gate_fp32 = true, .as_wide = true,
+				.experts = EXPERTS(.gate_fp32 = true, .weights_cast = true, .as_wide = true,
 						   .top_k = "moe_topk"))},
 	{"ernie4_5", KIND(ERNIE)},
 	{"ernie4_5_moe", KIND(ERNIE, .head_bias_as_layers = true,
