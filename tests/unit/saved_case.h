@@ -20,7 +20,7 @@ struct kept {
 	uint64_t elems;
 	unsigned each;          /* bytes */
 };
-enum { MAX_KEPT = 72 };
+enum { MAX_KEPT = 80 };
 struct saved_layer {
 	const char *type, *keys;
 	enum oom_task task;
