@@ -232,6 +232,11 @@ struct oom_val oom_op_div_inplace(struct oom_tape *t, struct oom_val a, struct o
 struct oom_val oom_op_unary(struct oom_tape *t, enum oom_unary f, struct oom_val x);
 /* maximum(x, torch.tensor(least)).  The tensor of one element is made by the call and saved with x. */
 struct oom_val oom_op_at_least(struct oom_tape *t, struct oom_val x);
+/* A checkpointed block hands x on to something that its closure holds, too.  Run again, x has a graph of its own, which
+ * holds what its operations saved until the first block of the model has been run again (torch.utils.checkpoint,
+ * _recomputation_hook's pack_hook returns the tensor to the second run's graph; a reentrant checkpoint's backward pass
+ * frees them).  first: the block's first node.  Nothing outside of a second run. */
+void oom_hold_graph(struct oom_tape *t, size_t first, struct oom_val x);
 /* Views, which share the storage.  width is that of the new shape. */
 struct oom_val oom_op_view(struct oom_tape *t, struct oom_val x, uint16_t mono,
 			   struct oom_dim width);

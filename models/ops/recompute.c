@@ -180,3 +180,41 @@ void oom_block_recompute(struct oom_tape *t, int32_t index)
 	oom_run_nodes(t, saves - 1, real);
 	back_to(t, &here);
 }
+
+enum { LARGEST_GRAPH = 1024 };          /* operations of a layer; the known models' have some 200 */
+
+static bool is_held(const struct oom_tape *t, int32_t sto)
+{
+	for (size_t i = 0; i < (size_t)t->n_held; i++)
+		if (t->held[i] == sto)
+			return true;
+	return false;
+}
+
+void oom_hold_graph(struct oom_tape *t, size_t first, struct oom_val x)
+{
+	bool reached[LARGEST_GRAPH] = {false};
+	size_t i = t->n_nodes;
+
+	if (!t->recompute || t->dry || t->stopped || !x.rg || x.node < (int32_t)first || oom_ckpt_reenters(t->plan))
+		return;
+	if (i - first > LARGEST_GRAPH) {
+		oom_tape_fail(t, OOM_ERR_LIMIT, "a layer of more than %d operations hands on what has a graph", LARGEST_GRAPH);
+		return;
+	}
+	reached[(size_t)x.node - first] = true;
+	while (i-- > first) {
+		const struct oom_node *n = &t->nodes[i];
+
+		if (!reached[i - first])
+			continue;
+		for (int e = 0; e < n->n_edge; e++)
+			if (n->edge[e].to >= (int32_t)first)
+				reached[(size_t)n->edge[e].to - first] = true;
+		for (int k = 0; k < n->n_saved; k++)
+			if (n->saved[k] >= 0 && !is_held(t, n->saved[k])) {
+				oom_ref(t, n->saved[k]);
+				oom_drop_shared(t, (struct oom_val){.sto = n->saved[k], .node = -1});
+			}
+	}
+}

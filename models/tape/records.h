@@ -144,7 +144,7 @@ enum {
 	OOM_MAX_EDGES = 4,      /* inputs of a node [4] */
 	OOM_MAX_SAVED = 18,     /* tensors that a node saves [16] */
 	OOM_MAX_OUTS = 6,       /* outputs of a node [4] */
-	OOM_MAX_HELD = 24,      /* tensors that the layers of a checkpointed stack share [14] */
+	OOM_MAX_HELD = 192,     /* tensors that the layers of a checkpointed stack share [14], and graphs of what they hand on */
 	OOM_MAX_RETURNED = 4,   /* tensors that a model returns beside the loss [2] */
 	OOM_MAX_CTX = 64,       /* stacks of layers, of a second model too [32] ... */
 	OOM_CTX_BYTES = 1024,   /* ... and the bytes its blocks are told */

@@ -135,7 +135,7 @@ static void held(void **state)
 	assert_int_equal(t->n_held, OOM_MAX_HELD);
 	oom_drop_shared(t, shared[OOM_MAX_HELD]);
 	assert_int_equal(t->n_held, OOM_MAX_HELD);
-	limit(t, "share more than 24 tensors");
+	limit(t, "share more than 192 tensors");
 	plan.grad_ckpt = OOM_CKPT_NONE;
 	drop(t);
 }

@@ -124,29 +124,9 @@ static void keys_values(struct oom_frame *f, const struct oom_decoder_layer *l, 
 	*v = oom_rename(f, *v, oom_op_heads(t, oom_gemma4_norm(t, "v_norm", *v, at->d, false)));
 }
 
-/* Run again behind a checkpoint, a layer hands on keys and values that have a graph of their own, which holds what it
- * saved until the first layer has been run again: the normed input, what autocast made of it and of the weights for both,
- * and in fp32 what the norms read and scale. */
-static void hold_graph(struct oom_tape *t, const struct oom_attn *at, struct oom_val x)
-{
-	const struct oom_dim d = {x.width, x.text}, both = {2 * x.width, "2 * d_model"},
-			     norms = {3 * at->kv_heads * at->d, "3 * n_kv_heads * head_dim"},
-			     weights = {2 * at->kv_heads * at->d * x.width, "2 * n_kv_heads * head_dim * d_model"};
-	struct oom_frame f = {.t = t};
-
-	oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, d, x.dt));
-	if (t->amp && x.dt == OOM_F32) {
-		oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, both, t->amp_dt));
-		oom_name_shared(&f, oom_new(t, "graph of shared keys", OOM_MONO_ONE, weights,
-					    t->amp_dt));
-	}
-	oom_name_shared(&f, oom_new(t, "graph of shared keys", x.mono, norms, OOM_F32));
-	oom_forget_shared(&f);
-	oom_discard(t, oom_leave(&f, oom_none()));
-}
-
+/* first: the layer's first node. */
 static struct oom_val gemma4_attention(struct oom_frame *layer, const struct oom_decoder_layer *l,
-				       uint8_t kind, struct oom_val x)
+				       uint8_t kind, size_t first, struct oom_val x)
 {
 	const struct oom_arch *a = l->a;
 	const struct gemma4 *g = gemma4_of(a);
@@ -166,8 +146,10 @@ static struct oom_val gemma4_attention(struct oom_frame *layer, const struct oom
 	q = oom_gemma4_norm(t, "q_norm", q, at.d, true);
 	q = oom_name(&f, oom_rope_heads(t, q, at.rope, a->n_heads, at.d));
 	keys_values(&f, l, kind, &at, x, &k, &v);
-	if (kind & STORES && t->recompute && k.rg)
-		hold_graph(t, &at, x);
+	if (kind & STORES) {                    /* shared_kv_states, which the first layer's closure holds, too */
+		oom_hold_graph(t, first, k);
+		oom_hold_graph(t, first, v);
+	}
 	return oom_leave(&f, oom_op_linear(t, "o_proj", oom_attention_core(t, &at, q, k, v), h,
 					   bias));
 }
@@ -226,10 +208,11 @@ static struct oom_val gemma4_block(struct oom_tape *t, const void *ctx, uint32_t
 	const struct oom_arch *a = l->base.a;
 	const uint64_t d = gemma4_of(a)->d_layer;
 	const uint8_t kind = kind_of(t, a, i);
+	const size_t first = t->n_nodes;
 	struct oom_frame f = {.t = t};
 	struct oom_val h, scalar;
 
-	h = gemma4_attention(&f, &l->base, kind, oom_gemma4_norm(t, "input_layernorm", x, 0, true));
+	h = gemma4_attention(&f, &l->base, kind, first, oom_gemma4_norm(t, "input_layernorm", x, 0, true));
 	x = oom_op_add(t, x, oom_gemma4_norm(t, "post_attention_layernorm", h, 0, true));
 	x = gemma4_feed_forward(t, a, kind, x);
 	if (d) {
