@@ -39,7 +39,8 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	X(OOM_TASK_TOKEN_CLS, "token-cls", "one label per token: names, parts of speech", \
 	  "token-classification ner", "AutoModelForTokenClassification", OOM_SCIENCE) \
 	X(OOM_TASK_EMBEDDING, "embedding", "a vector per text, the mean of its tokens", \
-	  "feature-extraction sentence-similarity", "sentence-transformers", OOM_SCIENCE)
+	  "feature-extraction sentence-similarity", "sentence-transformers", OOM_SCIENCE) \
+	X(OOM_TASK_CTC, "ctc", "speech to letters, one for every frame of the audio", "", "AutoModelForCTC", OOM_SCIENCE)
 
 #define OOM_PRECISIONS(X) \
 	X(OOM_FP32, "fp32", "everything in 32 bit", "float32 32-true", \

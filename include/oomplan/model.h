@@ -54,7 +54,7 @@ OOM_API const char *oom_model_lora_targets(const struct oom_model *model);
  * "". */
 OOM_API const char *oom_model_stored_warning(const struct oom_model *model, const struct oom_plan *plan);
 /* A sentence for a plan without images, audio and video of a model that has towers for them, which is priced
- * as a step on words alone; otherwise "".  Static. */
+ * as a step on words alone, or of one that hears and is priced for a usual length; otherwise "".  Static. */
 OOM_API const char *oom_model_unasked(const struct oom_model *model, const struct oom_plan *plan);
 /* With adapters, and unless the plan says how the base is stored, sets the base's storage to what the
  * config's own quantization_config loads, provided that it is modelled and can be trained through. */

@@ -12,7 +12,7 @@ static bool other_class(const char *class)
 	static const char *const tails[] = {
 		"ForSemanticSegmentation", "ForInstanceSegmentation", "ForUniversalSegmentation", "ForImageSegmentation",
 		"ForObjectDetection", "ForZeroShot", "ForMaskedImageModeling", "ForDepthEstimation", "ForKeypoint", "ForVideo",
-		"ForAudio", "ForCTC", "ForXVector", "ForPose", "Backbone",
+		"ForAudio", "ForXVector", "ForPose", "Backbone",
 	};
 
 	for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++)
@@ -31,7 +31,7 @@ static void choose_task(struct oom_model *m)
 		enum oom_task task;
 	} tails[] = {
 		{"ForTokenClassification", OOM_TASK_TOKEN_CLS}, {"ForSequenceClassification", OOM_TASK_SEQ_CLS}, {"ForImageClassification", OOM_TASK_IMAGE_CLS},
-		{"ForMaskedLM", OOM_TASK_MASKED_LM}, {"ForPreTraining", OOM_TASK_MASKED_LM},
+		{"ForCTC", OOM_TASK_CTC}, {"ForMaskedLM", OOM_TASK_MASKED_LM}, {"ForPreTraining", OOM_TASK_MASKED_LM},
 		{"ForConditionalGeneration", OOM_TASK_SEQ2SEQ}, {"ForCausalLM", OOM_TASK_CAUSAL_LM},
 		{"LMHeadModel", OOM_TASK_CAUSAL_LM},
 	};

@@ -30,9 +30,12 @@ static uint64_t input_bytes(const struct oom_tape *t, const struct oom_arch *a,
 		if (a->frame)
 			x[0] = b * (a->frames ? a->frames : s) * a->frame * (full ? 4 : 2);
 	}
-	else if (task != OOM_TASK_SEQ_CLS)
+	else if (task == OOM_TASK_CTC) {        /* labels beside the samples, whose mask is as long as they are */
+		x[0] = 0;
 		x[1] = b * s * 8;
-	if (p->padding_mask || p->packing)      /* a mask, or the positions within each sample */
+	} else if (task != OOM_TASK_SEQ_CLS)
+		x[1] = b * s * 8;
+	if (task != OOM_TASK_CTC && (p->padding_mask || p->packing))      /* a mask, or the positions within each sample */
 		x[2] = b * s * 8;
 	if (o->no_labels && o->inputs) {        /* what the objective's collator makes */
 		x[1] = o->inputs > 1 ? b * s * 8 : 0;

@@ -202,13 +202,13 @@ def prepared(classes=None):
     return backend
 
 
-def measure(backend, column, models, run, steps):
-    """Rows of all steps of the types asked for, with a column of their own, and the types' configs."""
+def measure(backend, column, models, run, steps, more=()):
+    """Rows of all steps of the types asked for, with a column of their own (or more), and the types' configs."""
     out, configs = sys.argv[2:4]
     os.makedirs(configs, exist_ok=True)
     new = not os.path.exists(out)
     with open(out, "a", newline="") as f:
-        w = csv.DictWriter(f, ["id", column] + [c for c in M.COLS if c != "id"], restval="", extrasaction="ignore")
+        w = csv.DictWriter(f, ["id", column, *more] + [c for c in M.COLS if c != "id"], restval="", extrasaction="ignore")
         if new:
             w.writeheader()
         for name in sys.argv[4:] or sorted(models):

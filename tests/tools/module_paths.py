@@ -19,7 +19,7 @@ warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
 # types of which the recording is known not to tell some modules apart: names taken from their lines are announced
 APPROXIMATE = {"dia", "evolla", "moshi", "perceiver", "reformer", "switch_transformers", "zamba", "zamba2"}
-ORDER = ("image-text", "seq2seq", "speech-seq2seq", "causal-lm", "masked-lm", "seq-cls", "image-cls", "base")
+ORDER = ("image-text", "seq2seq", "speech-seq2seq", "causal-lm", "masked-lm", "seq-cls", "image-cls", "ctc", "base")
 # configs besides the default one that have modules which it has not, as people publish them; {} stands for the default one
 VARIANTS = {
     "t5": [{}, {"feed_forward_proj": "gated-gelu"}], "longt5": [{}, {"feed_forward_proj": "gated-gelu"}],
@@ -37,6 +37,9 @@ VARIANTS = {
     "beit": [{"use_mean_pooling": False, "use_absolute_position_embeddings": True}, {}],
     "data2vec-vision": [{"use_mean_pooling": False, "use_absolute_position_embeddings": True}, {}],
 }
+for t in ("wav2vec2", "hubert", "unispeech", "unispeech-sat"):
+    VARIANTS[t] = [{}, {"feat_extract_norm": "layer"}]
+VARIANTS["wav2vec2"].append({"feat_extract_norm": "layer", "do_stable_layer_norm": True, "adapter_attn_dim": 16})
 for t in ("bert", "roberta", "xlm-roberta", "camembert", "electra", "ernie", "bert-generation"):
     VARIANTS[t] = [{}, {"is_decoder": True, "add_cross_attention": True}]
 

@@ -41,6 +41,7 @@ static void towers_are_told_of(void **state)
 		{"{\"model_type\": \"qwen2_5_omni_thinker\"}", OOM_TASK_AUTO, "images or audio"},
 		{"{\"model_type\": \"idefics\"}", OOM_TASK_AUTO, "not counted"},
 		{"{\"model_type\": \"phi4_multimodal\"}", OOM_TASK_AUTO, "not counted"},
+		{"{\"model_type\": \"wav2vec2\"}", OOM_TASK_AUTO, "10 seconds of audio"},
 		{"{\"model_type\": \"qwen2\"}", OOM_TASK_AUTO, NULL},
 		{"{\"model_type\": \"vit\"}", OOM_TASK_AUTO, NULL},
 	};

@@ -1,0 +1,238 @@
+/* wav2vec 2.0 and the speech encoders built like it, with the head for connectionist temporal classification: convolutions over
+ * raw samples, a projection, convolutional positions, encoder layers, a letter for every frame.
+ *
+ *   b samples, L frames, S labels (seq_len), V letters
+ *
+ * --audio-seconds says how long the audio of a sample is (16,000 samples a second, Wav2Vec2FeatureExtractor's default), seq_len how
+ * many labels it has.  Layers that layerdrop leaves out are counted: the step that needs most leaves out none.
+ * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat}/modeling_*.py; the loss:
+ * aten/src/ATen/native/cuda/LossCTC.cu. */
+#include <string.h>
+
+#include "blocks/encdec.h"
+#include "blocks/image.h"
+#include "config/keys.h"
+#include "ctc.h"
+
+enum { RATE = 16000, USUAL_SECONDS = 10 };
+
+static const struct ctc_kind wav2vec2 = {.base = "wav2vec2", .returns_features = true}, hubert = {.base = "hubert"},
+			     unispeech = {.base = "unispeech", .returns_features = true},
+			     unispeech_sat = {.base = "unispeech_sat", .returns_features = true};
+static const struct oom_family_type ctc_types[] = {
+	{"wav2vec2", &wav2vec2}, {"hubert", &hubert}, {"unispeech", &unispeech}, {"unispeech-sat", &unispeech_sat}, {NULL, NULL},
+};
+
+static const struct oom_key_row ctc_keys[] = {
+	OOM_DECODER_KEYS, MUST(d_ff, "intermediate_size"), ACT(act, "hidden_act", "gelu"), REAL(dropout, "hidden_dropout", 0.1),
+	REAL(attn_dropout, "attention_dropout", 0.1), REAL(act_dropout, "activation_dropout", 0.1),
+	ACT_OWN(struct ctc, conv_act, "feat_extract_activation", "gelu"), OR_OWN(struct ctc, pos_kernel, "num_conv_pos_embeddings", 128),
+	OR_OWN(struct ctc, pos_groups, "num_conv_pos_embedding_groups", 16), OR_OWN(struct ctc, attn_adapter, "adapter_attn_dim", 0),
+	REAL_OWN(struct ctc, proj_dropout, "feat_proj_dropout", 0), REAL_OWN(struct ctc, final_dropout, "final_dropout", 0.1),
+	REAL_OWN(struct ctc, mask_time, "mask_time_prob", 0.05), REAL_OWN(struct ctc, mask_features, "mask_feature_prob", 0),
+	FLAG_OWN(struct ctc, conv_bias, "conv_bias", false), FLAG_OWN(struct ctc, stable, "do_stable_layer_norm", false),
+	FLAG_OWN(struct ctc, proj_norm, "feat_proj_layer_norm", true), FLAG_OWN(struct ctc, augments, "apply_spec_augment", true),
+	FLAG_OWN(struct ctc, adapter, "add_adapter", false), FLAG_OWN(struct ctc, batch_norm, "conv_pos_batch_norm", false),
+	OOM_KEYS_END};
+
+static void ctc_parse(struct oom_arch *a)
+{
+	struct ctc *own = ctc_own(a);
+	struct oom_reader *r = &a->rd;
+	const uint64_t n = oom_read_counts(r, "conv_dim", own->dims, OOM_CTC_CONVS);
+
+	a->frame = 1;
+	a->enc_layers = a->n_layers;
+	own->convs = n;
+	own->layer_norms = !strcmp(oom_read_string(r, "feat_extract_norm", "group"), "layer");
+	if (!n || oom_read_counts(r, "conv_kernel", own->kernels, OOM_CTC_CONVS) != n ||
+	    oom_read_counts(r, "conv_stride", own->strides, OOM_CTC_CONVS) != n)
+		oom_read_fail(r, "conv_dim, conv_kernel and conv_stride must list as many numbers");
+	if (!own->pos_kernel || !own->pos_groups || a->d_model % own->pos_groups)
+		oom_read_fail(r, "num_conv_pos_embedding_groups does not divide hidden_size");
+	if (!a->n_heads || a->d_model % a->n_heads)
+		oom_read_fail(r, "num_attention_heads does not divide hidden_size");
+}
+
+static const char *ctc_unasked(const struct oom_arch *a, enum oom_task task)
+{
+	(void)a;
+	(void)task;
+	return "priced for 10 seconds of audio in each sample: --audio-seconds says how long it is";
+}
+
+/* ---- the encoder ---- */
+
+static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	struct oom_frame f = {.t = t};
+	struct oom_val h;
+
+	x = oom_arg(&f, x);                     /* the module's call holds it */
+	h = oom_name(&f, oom_op_linear(t, "intermediate_dense", x, D(a->d_ff), OOM_BIAS));
+	h = oom_rename(&f, h, oom_activation(t, a->act, h));
+	h = oom_rename(&f, h, oom_op_dropout(t, h, a->act_dropout));
+	h = oom_rename(&f, h, oom_op_linear(t, "output_dense", h, D(a->d_model), OOM_BIAS));
+	return oom_leave(&f, oom_op_dropout(t, h, a->dropout));
+}
+
+/* Wav2Vec2AttnAdapterLayer, of the models for many languages. */
+static struct oom_val language(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+{
+	struct oom_frame f = {.t = t};
+
+	x = oom_name(&f, oom_op_layer_norm(t, "norm", x, 0, true, true));
+	x = oom_rename(&f, x, oom_op_linear(t, "linear_1", x, D(ctc_of(a)->attn_adapter), OOM_BIAS));
+	x = oom_rename(&f, x, oom_op_unary(t, OOM_RELU, x));
+	return oom_leave(&f, oom_op_linear(t, "linear_2", x, D(a->d_model), OOM_BIAS));
+}
+
+static struct oom_val ctc_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
+{
+	const struct oom_encdec *s = ctx;
+	const struct oom_arch *a = s->a;
+	const bool stable = ctc_of(a)->stable;
+	struct oom_frame f = {.t = t};
+	struct oom_val h = x, weights = oom_none();
+
+	(void)i;
+	if (stable)
+		h = oom_name(&f, oom_op_layer_norm(t, "layer_norm", x, 0, true, true));
+	h = oom_rename(&f, h, oom_encdec_attention(t, s, h, false, &weights));
+	oom_name(&f, weights);
+	h = oom_rename(&f, h, oom_op_dropout(t, h, a->dropout));
+	h = oom_rename(&f, h, oom_op_add(t, x, h));
+	if (!stable) {
+		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
+		h = oom_rename(&f, h, oom_op_add(t, h, feed_forward(t, a, h)));
+		return oom_leave(&f, oom_op_layer_norm(t, "final_layer_norm", h, 0, true, true));
+	}
+	h = oom_rename(&f, h, oom_op_add(t, h, feed_forward(t, a, oom_op_layer_norm(t, "final_layer_norm", h, 0, true, true))));
+	if (ctc_of(a)->attn_adapter)
+		h = oom_rename(&f, h, oom_op_add(t, h, language(t, a, h)));
+	return oom_leave(&f, h);
+}
+
+static struct oom_val encoder(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames)
+{
+	const struct oom_encdec_kind kind = {.kernel = OOM_ED_ASKED};
+	struct oom_encdec s = oom_encoder_stack(t, a, &kind);
+	struct oom_frame f = {.t = t};
+	struct oom_val h, pad;
+
+	s.m_len = oom_length_of(t, frames);
+	s.m_tokens = x.mono;
+	if (t->plan->padding_mask) {            /* hidden_states[~expand_attention_mask] = 0 */
+		oom_name(&f, oom_new(t, "expanded mask", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8));
+		pad = oom_new(t, "bitwise_not", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8);
+		x = oom_op_masked_inplace(t, x, pad);
+	}
+	s.mask = oom_name_shared(&f, oom_encdec_mask(t, &s, false, (enum oom_dtype)x.dt, s.m_len, s.m_len));
+	h = oom_name(&f, oom_ctc_positions(t, a, x, frames));
+	h = oom_name(&f, oom_op_add(t, x, h));  /* position_embeddings stays */
+	if (!ctc_of(a)->stable)
+		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
+	h = oom_rename(&f, h, oom_op_dropout(t, h, a->dropout));
+	h = oom_rename(&f, h, oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, ctc_block, &s, h));
+	if (ctc_of(a)->stable)
+		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
+	oom_forget_shared(&f);
+	return oom_leave(&f, h);
+}
+
+/* The base model; the normed features go to *normed where it returns them. */
+static struct oom_val ctc_model(struct oom_tape *t, const struct oom_arch *a, struct oom_val *normed, uint64_t *frames)
+{
+	const struct ctc *own = ctc_of(a);
+	const uint64_t seconds = t->plan->audio_seconds > 0 ? (uint64_t)t->plan->audio_seconds : USUAL_SECONDS;
+	struct oom_frame f = {.t = t};
+	struct oom_val x, h;
+
+	x = oom_name(&f, oom_ctc_features(t, a, RATE * seconds, frames));
+	h = oom_op_view(t, x, oom_tokens_of(t, *frames), (struct oom_dim){own->dims[own->convs - 1], "conv_dim"});
+	t->scope = "feature_projection";
+	if (own->proj_norm)
+		h = oom_op_layer_norm(t, "layer_norm", h, 0, true, true);
+	if (ctc_kind_of(a)->returns_features) {         /* extract_features is this from here on */
+		h = oom_rename(&f, x, h);
+		*normed = oom_give(&f, h);
+	}
+	h = oom_op_dropout(t, oom_op_linear(t, "projection", h, D(a->d_model), OOM_BIAS), own->proj_dropout);
+	h = oom_name(&f, oom_ctc_augmented(t, a, h));
+	h = oom_rename(&f, h, encoder(t, a, h, *frames));
+	if (own->adapter)
+		t->warning = "the convolutions behind the encoder (add_adapter) are not counted: the run takes more";
+	return oom_leave(&f, h);
+}
+
+/* ---- the loss ---- */
+
+/* ctc_loss over log-probabilities [L, b, V]: a table of L x (2 S + 1) for each sample, kept; one more in the backward pass, beside
+ * the gradient of all log-probabilities.  There are no more labels than frames.  The table's odd column is counted with the results. */
+static struct oom_val ctc_loss(struct oom_tape *t, struct oom_val x, uint64_t frames)
+{
+	const struct oom_dim row = {2 * frames, "2 * frames"}, odd = {frames + 1, "frames + 1"};
+	struct oom_val table, nll;
+	int32_t node = -1;
+
+	if (oom_wants_grad(t, x)) {
+		node = oom_node(t, OOM_NODE_CUSTOM, "_ctc_loss");
+		oom_node_edge(t, node, x);
+		oom_node_save(t, node, x);
+	}
+	nll = oom_new(t, "neg_log_likelihood", t->m_b, odd, OOM_F32);
+	table = oom_new(t, "log_alpha", oom_len_min(t, t->m_b, frames), row, OOM_F32);
+	if (node >= 0) {
+		table = oom_node_out(t, node, 0, table);
+		nll = oom_node_out(t, node, 1, nll);
+		t->nodes[node].temps.full = 1;
+		oom_node_save(t, node, nll);
+		oom_node_save(t, node, table);
+	}
+	oom_discard(t, table);
+	oom_discard(t, x);
+	return oom_op_sum(t, nll, OOM_MONO_ONE, D(1));
+}
+
+static struct oom_val ctc_step(struct oom_tape *t, const struct oom_arch *a)
+{
+	struct oom_frame f = {.t = t};
+	struct oom_val x, normed = oom_none(), logits, p;
+	uint64_t frames = 0;
+
+	if (t->task != OOM_TASK_CTC) {
+		oom_tape_fail(t, OOM_ERR_INVALID, "%s is modelled for the task ctc", a->model_type);
+		return oom_none();
+	}
+	x = oom_name(&f, ctc_model(t, a, &normed, &frames));    /* outputs */
+	oom_name(&f, normed);
+	x = oom_name(&f, oom_op_dropout(t, x, ctc_of(a)->final_dropout));
+	t->vocab = a->vocab;
+	logits = oom_op_linear(t, "lm_head", x, (struct oom_dim){a->vocab, "vocab_size"}, OOM_BIAS);
+	if (t->no_labels) {
+		oom_discard(t, oom_leave(&f, oom_none()));
+		return oom_logits_alone(t, logits);
+	}
+	logits = oom_name(&f, logits);
+	if (!t->plan->padding_mask)             /* attention_mask of ones */
+		oom_name(&f, oom_new(t, "ones_like", t->m_b, (struct oom_dim){t->pixels, "samples"}, OOM_I64));
+	oom_name(&f, oom_new(t, "labels mask", t->m_bs, D(1), OOM_U8));
+	oom_name(&f, oom_new(t, "flattened targets", t->m_bs, D(1), OOM_I64));
+	p = oom_name(&f, oom_op_log_softmax(t, oom_op_cast(t, logits, OOM_F32)));
+	p = ctc_loss(t, p, frames);
+	oom_returns_logits(t, logits);
+	return oom_leave(&f, p);
+}
+
+const struct oom_family oom_family_ctc = {
+	.name = "ctc",
+	.summary = "speech encoders over raw samples with a letter for every frame",
+	.source = "transformers 5.12 models/wav2vec2/modeling_wav2vec2.py",
+	.types = ctc_types,
+	.task = OOM_TASK_CTC,
+	.lora_targets = "q_proj+v_proj",
+	.keys = ctc_keys,
+	.parse = ctc_parse,
+	.unasked = ctc_unasked,
+	.step = ctc_step,
+};

@@ -1,0 +1,35 @@
+/* Speech encoders with a letter for every frame (ctc.c), and what stands between their samples and layers (ctc_frames.c). */
+#ifndef OOM_FAMILIES_AUDIO_CTC_H
+#define OOM_FAMILIES_AUDIO_CTC_H
+
+#include "blocks/encdec.h"
+#include "blocks/image.h"
+#include "config/keys.h"
+
+enum { OOM_CTC_CONVS = 16 };
+struct ctc {
+	uint64_t convs, dims[OOM_CTC_CONVS], kernels[OOM_CTC_CONVS], strides[OOM_CTC_CONVS];
+	uint64_t pos_kernel, pos_groups;
+	uint64_t attn_adapter;          /* width of the layers' adapters; 0: none */
+	enum oom_act conv_act;
+	double proj_dropout, final_dropout, mask_time, mask_features;
+	bool conv_bias, layer_norms;    /* a norm after every convolution, not after the first alone */
+	bool stable;                    /* norms before attention and feed-forward */
+	bool proj_norm, augments, adapter, batch_norm;
+};
+OOM_OWN(ctc, struct ctc);
+
+struct ctc_kind {
+	const char *base;               /* the base model's module */
+	bool returns_features;          /* it returns the normed features beside its states */
+};
+OOM_KIND(ctc, struct ctc_kind);
+
+/* What the convolutions make of n samples of audio; *frames: how many remain. */
+struct oom_val oom_ctc_features(struct oom_tape *t, const struct oom_arch *a, uint64_t n, uint64_t *frames);
+/* SpecAugment: a learned vector at some frames (in place), zeros at some features. */
+struct oom_val oom_ctc_augmented(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+/* A convolution as wide as its kernel, cut where the kernel is even, and an activation. */
+struct oom_val oom_ctc_positions(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames);
+
+#endif

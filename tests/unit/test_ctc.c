@@ -1,0 +1,85 @@
+/* Speech encoders with a head for connectionist temporal classification.  Parameters: transformers 5.12.1's own count of
+ * Wav2Vec2ForCTC and HubertForCTC, whole and with what freeze_feature_encoder() leaves. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oomplan/option.h"
+#include "knobs.h"
+#include "priced.h"
+
+#define MODEL(type, class) "{\"model_type\": \"" type "\", \"architectures\": [\"" class "\"]}"
+
+static struct oom_plan with(const char *text)
+{
+	struct oom_plan p = oom_plan_default();
+
+	set(&p, text);
+	return p;
+}
+
+static void parameters_are_counted(void **state)
+{
+	static const struct {
+		const char *config, *plan;
+		uint64_t trained;
+	} rows[] = {
+		{MODEL("wav2vec2", "Wav2Vec2ForCTC"), "audio-seconds=2", 94396320},
+		{MODEL("wav2vec2", "Wav2Vec2ForCTC"), "audio-seconds=2 freeze=feature_extractor", 90195872},
+		{MODEL("wav2vec2", "Wav2Vec2ForCTC"), "audio-seconds=2 freeze=pos_conv_embed", 89676832},
+		{MODEL("hubert", "HubertForCTC"), "audio-seconds=2", 94396320},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_plan p = with(rows[i].plan);
+		struct oom_eval e = must(rows[i].config, &p);
+
+		if (e.trainable_params != rows[i].trained)
+			fail_msg("%s: %llu parameters train", rows[i].plan, (unsigned long long)e.trainable_params);
+	}
+}
+
+/* The length of the audio makes the step, not that of the labels: of these there are no more than frames. */
+static void audio_makes_the_step(void **state)
+{
+	const char *config = MODEL("wav2vec2", "Wav2Vec2ForCTC");
+	struct oom_plan brief = with("audio-seconds=5 seq-len=64"), twice = with("audio-seconds=10 seq-len=64"),
+			wordy = with("audio-seconds=5 seq-len=4096"), full = with("audio-seconds=5 seq-len=249");
+	const uint64_t short_peak = must(config, &brief).peak[OOM_PHASE_FWD2];
+
+	(void)state;
+	assert_true(must(config, &twice).peak[OOM_PHASE_FWD2] > short_peak + short_peak / 4);
+	/* 249 frames: (80000 - 400) / 320 + 1; the labels themselves come along */
+	assert_true(must(config, &wordy).peak[OOM_PHASE_FWD2] < must(config, &full).peak[OOM_PHASE_FWD2] + short_peak / 1000);
+}
+
+/* What is frozen before the first layer keeps nothing of the samples. */
+static void frozen_convolutions_keep_nothing(void **state)
+{
+	const char *config = MODEL("wav2vec2", "Wav2Vec2ForCTC");
+	struct oom_plan whole = with("audio-seconds=5 precision=fp32"), frozen = with("audio-seconds=5 precision=fp32 freeze=feature_extractor");
+	const struct oom_eval a = must(config, &whole), b = must(config, &frozen);
+	/* b x 512 x 15999 frames of the first convolution in fp32, of which the group norm and the activation each keep one */
+	const uint64_t kept = (uint64_t)whole.micro_batch * 512 * 15999 * 4 * 2;
+
+	(void)state;
+	assert_true(a.end[OOM_PHASE_FWD1] > b.end[OOM_PHASE_FWD1] + kept);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(parameters_are_counted),
+		cmocka_unit_test(audio_makes_the_step),
+		cmocka_unit_test(frozen_convolutions_keep_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
