@@ -69,7 +69,8 @@ void oom_target_close(struct oom_target *t);
 
 /* from.c: the files of --from into job->reading and job->plan; what was not understood is printed.
  * points: lists of points among them are left alone.  An exit code, 0 = fine. */
-int oom_from_read(struct oom_job *job, bool points);
+/* said: what the command line itself says, for the versions of libraries. */
+int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said);
 /* Is it a list of points, not a file of settings? */
 bool oom_from_is_points(const char *file);
 /* The model that the files name, unless --model names another; an exit code. */

@@ -198,7 +198,7 @@ static int begin_with_files(const struct oom_command *cmd, struct oom_job *job,
 		join_files(cmd, job);
 		files.from = job->from;
 		files.framework = job->framework;
-		code = oom_from_read(&files, cmd->points);
+		code = oom_from_read(&files, cmd->points, &job->plan);
 	}
 	own = job->plan.precision != oom_plan_default().precision;
 	memset(job, 0, cmd->args_size);

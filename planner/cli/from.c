@@ -26,7 +26,7 @@ bool oom_from_is_points(const char *file)
 	return true;
 }
 
-int oom_from_read(struct oom_job *job, bool points)
+int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said)
 {
 	const char *files[OOM_LIST_MAX];
 	struct oom_error err = {{0}};
@@ -37,8 +37,7 @@ int oom_from_read(struct oom_job *job, bool points)
 			files[n++] = job->from.items[i];
 	if (!n && !job->n_command)
 		return 0;
-	if (oom_reading_of_run(&job->reading, files, n, job->command, job->n_command, job->framework,
-			       &err))
+	if (oom_reading_of_dated(&job->reading, files, n, job->command, job->n_command, job->framework, said, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	oom_reading_apply(job->reading, &job->plan, complain, NULL);
 	return 0;

@@ -242,6 +242,9 @@ bool fw_script_read(const struct fw_part *part);
 const struct doc *fw_doc(const struct fw_part *part);
 /* The keys of the part; NULL: none. */
 const struct doc_node *fw_root(const struct fw_part *part);
+/* Is this library ("transformers", "torch") known to be older than OOM_VERSION(major, minor), by who reads or by a pip line
+ * of the script? */
+bool fw_older(const struct fw_part *part, const char *library, int major, int minor);
 /* The comment that the file begins with; "" where there is none. */
 const char *fw_head(const struct fw_part *part);
 

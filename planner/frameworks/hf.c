@@ -299,7 +299,7 @@ static void finish_optimizer(struct fw_part *p)
 {
 	static const char *const old[] = {"evaluation_strategy", "per_gpu_train_batch_size", "sharded_ddp",
 					  "use_legacy_prediction_loop", NULL};
-	bool dated = false;
+	bool dated = fw_older(p, "transformers", 4, 46) || fw_older(p, "torch", 2, 8);
 
 	if (fw_fact_from_file(p, "optimizer") || !fw_fact_is(p, "optimizer", "adamw-fused"))
 		return;

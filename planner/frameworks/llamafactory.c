@@ -33,6 +33,8 @@ static const struct fw_row rows[] = {
 	FW_KEY("disable_gradient_checkpointing", "grad-ckpt", "true>none;false>full", "full",
 	       "llamafactory/model/model_utils/checkpointing.py:184"),
 	FW_KEY("gradient_checkpointing", NULL, NULL, NULL, NULL),       /* the key above decides */
+	/* of answers that it generates (generating_args.py), not of what it trains on, as scripts around Trainer have it */
+	FW_KEY("max_length", NULL, NULL, NULL, NULL),
 	{"pure_bf16", .hook = true, .source = ADAPTER},
 	FW_KEY("enable_liger_kernel", "loss", "true>fused;false>", NULL, MODEL),
 	FW_KEY("packing", "packing", "true>true;false>false", NULL, DATA),
@@ -103,7 +105,7 @@ static const char idle[] =
 	"init_special_tokens interleave_probs kernel_config kernel_config.* kt_* "
 	"kto_chosen_weight kto_rejected_weight lang ld_alpha learning_rate length_penalty "
 	"logging_steps lora_alpha loraplus_* loraplus_lr_embedding loraplus_lr_ratio "
-	"lr_scheduler_type mask_history masked_softmax_fusion master_addr master_port max_length "
+	"lr_scheduler_type mask_history masked_softmax_fusion master_addr master_port "
 	"max_new_tokens max_samples max_steps mca_* media_dir megatron_bridge_args "
 	"megatron_pretrained_checkpoint messages mix_strategy mixed_precision model_class "
 	"model_max_length model_name_or_path model_revision moe_* "
@@ -139,11 +141,14 @@ static bool is_dated(const struct fw_part *p)
 
 static void finish_optimizer(struct fw_part *p)
 {
-	if (fw_fact_from_file(p, "optimizer") || is_dated(p))
+	const bool older = fw_older(p, "transformers", 4, 46) || fw_older(p, "torch", 2, 8);
+
+	if (fw_fact_from_file(p, "optimizer") || (is_dated(p) && !older))
 		return;
 	fw_set(p, "optimizer", "adamw", NULL, "transformers up to 4.46 training_args.py adamw_torch");
-	fw_open(p, "optimizer",
-		"nothing dates the file: adamw_torch, the larger of the defaults, is taken");
+	if (!older)
+		fw_open(p, "optimizer",
+			"nothing dates the file: adamw_torch, the larger of the defaults, is taken");
 }
 
 static void finish_base(struct fw_part *p)

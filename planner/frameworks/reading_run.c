@@ -167,11 +167,22 @@ enum oom_status oom_reading_of_run(struct oom_reading **out, const char *const *
 				   const char *const *words, size_t n_words, const char *framework,
 				   struct oom_error *err)
 {
+	return oom_reading_of_dated(out, files, n, words, n_words, framework, NULL, err);
+}
+
+enum oom_status oom_reading_of_dated(struct oom_reading **out, const char *const *files, size_t n,
+				     const char *const *words, size_t n_words, const char *framework,
+				     const struct oom_plan *versions, struct oom_error *err)
+{
 	struct oom_reading *r = calloc(1, sizeof(*r));
 	enum oom_status st = r ? doc_begin(&r->texts, "reading", "", err) :
 				 oom_error_set(err, OOM_ERR_MEMORY, "out of memory");
 	struct fw_part *p;
 
+	if (r && versions) {
+		r->transformers = versions->transformers;
+		r->torch = versions->torch;
+	}
 	for (size_t i = 0; !st && i < n; i++) {
 		st = part_read(r, files[i], framework, &p, err);
 		if (!st)

@@ -1,11 +1,13 @@
 /* What follows from the versions that files name, and from keys that only older versions took. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "oomplan/option.h"
+#include "arguments.h"
 #include "parts.h"
 
-/* "4.35.2": 4035. */
+/* "4.35.2": OOM_VERSION(4, 35). */
 static long release_of(const char *version)
 {
 	char *dot;
@@ -14,17 +16,41 @@ static long release_of(const char *version)
 	return major * 1000 + (*dot == '.' ? strtol(dot + 1, NULL, 10) : 0);
 }
 
+/* The release of transformers that is known; 0: none is. */
+static long transformers_of(const struct oom_reading *r)
+{
+	const struct fact *version = part_fact(r->all, "transformers");
+
+	return r->transformers ? (long)r->transformers : version ? release_of(version->value) : 0;
+}
+
+bool fw_older(const struct fw_part *p, const char *library, int major, int minor)
+{
+	const long known = strcmp(library, "torch") ? (long)p->reading->transformers : (long)p->reading->torch;
+	const struct doc_node *pins = doc_below(fw_root(p), ARGS_PINS);
+	char key[40];
+
+	if (known)
+		return known < OOM_VERSION(major, minor);
+	snprintf(key, sizeof(key), "%s==", library);
+	for (const struct doc_node *c = pins ? pins->child : NULL; c; c = c->next)
+		if (!strcmp(c->key, key) && c->text && !c->tag)
+			return release_of(c->text) < OOM_VERSION(major, minor);
+	return false;
+}
+
 /* Before 4.36 transformers wrote attention out unless it was asked for flash_attn (modeling_utils.py
  * _autoset_attn_implementation is new in 4.36). */
 static void settle_attention(struct oom_reading *r)
 {
-	const struct fact *version = part_fact(r->all, "transformers"), *attn = part_fact(r->all, "attn");
+	const struct fact *attn = part_fact(r->all, "attn");
+	const long release = transformers_of(r);
 	bool takes_models = false;
 
 	for (size_t i = 0; i < r->n_parts; i++)
 		for (const struct fw_row *const *list = r->parts[i]->fw->rows; *list; list++)
 			takes_models |= *list == hf_model_rows;
-	if (takes_models && version && release_of(version->value) < 4036 && attn && !attn->from_file && !strcmp(attn->value, "sdpa"))
+	if (takes_models && release && release < 4036 && attn && !attn->from_file && !strcmp(attn->value, "sdpa"))
 		fw_set(r->all, "attn", "eager", NULL, "transformers before 4.36 has no SDPA");
 }
 
@@ -55,7 +81,7 @@ static const struct fw_row *oldest_key(const struct oom_reading *r)
 static void settle_undated(struct oom_reading *r)
 {
 	static const char *const knobs[] = {"attn", "loss"};
-	const struct fw_row *old = part_fact(r->all, "transformers") ? NULL : oldest_key(r);
+	const struct fw_row *old = transformers_of(r) ? NULL : oldest_key(r);
 
 	for (size_t i = 0; old && i < sizeof(knobs) / sizeof(knobs[0]); i++) {
 		const struct fact *f = part_fact(r->all, knobs[i]);
@@ -73,9 +99,10 @@ static void settle_undated(struct oom_reading *r)
  * 4.32 (huggingface/transformers#25109). */
 static void settle_own_adam(struct oom_reading *r)
 {
-	const struct fact *version = part_fact(r->all, "transformers"), *optimizer = part_fact(r->all, "optimizer");
+	const struct fact *optimizer = part_fact(r->all, "optimizer");
 	const size_t setting = optimizer ? optimizer->setting : NO_SETTING;
-	const bool older = version && release_of(version->value) < 4032;
+	const long release = transformers_of(r);
+	const bool older = release && release < 4032;
 	bool named, trainer = false;
 	struct fact *f;
 

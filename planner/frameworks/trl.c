@@ -94,7 +94,7 @@ static enum generation generation(const struct fw_part *p)
 	for (size_t i = 0; old[i]; i++)
 		if (doc_below(fw_root(p), old[i]))
 			return OLD;
-	return NEW;
+	return fw_older(p, "transformers", 4, 53) ? OLD : NEW;  /* TRL 0.20, which brought bf16, wants 4.53.2 (setup.cfg) */
 }
 
 static void finish_length(struct fw_part *p)
@@ -186,7 +186,8 @@ static void finish(struct fw_part *p)
 
 	finish_profile(p);
 	if (age == NEW) {
-		if (!fw_key(p, "gradient_checkpointing"))
+		/* since 0.22, which wants 4.55 (huggingface/trl#3510, setup.cfg) */
+		if (!fw_key(p, "gradient_checkpointing") && !fw_older(p, "transformers", 4, 55))
 			fw_set(p, "grad-ckpt", "full", NULL, BASE ":61");
 		if (!fw_key(p, "bf16") && !fw_on(p, "fp16"))
 			fw_set(p, "@autocast", "bf16", NULL, BASE ":67");

@@ -1,6 +1,7 @@
 /* Files of tests/frameworks against what they mean: NAME.knobs lists the files of a run, the knobs
  * that follow with the reason beside them, and words that some warning must hold.
  *
+ *   dated transformers 4.50     # a version that who reads the next files knows besides
  *   files a.yaml ds.json
  *   micro-batch 2        # per_device_train_batch_size
  *   warn packing
@@ -37,7 +38,7 @@ static void keep(void *data, const char *text)
 		w->used += (size_t)n;
 }
 
-static struct oom_reading *open_files(char *names)
+static struct oom_reading *open_files(char *names, const struct oom_plan *versions)
 {
 	static char paths[8][256];
 	const char *files[8];
@@ -50,7 +51,7 @@ static struct oom_reading *open_files(char *names)
 		snprintf(paths[n], sizeof(paths[n]), FOLDER "%s", f);
 		files[n] = paths[n];
 	}
-	if (oom_reading_new(&r, files, n, NULL, &err))
+	if (oom_reading_of_dated(&r, files, n, NULL, 0, NULL, versions, &err))
 		fail_msg("%s", err.text);
 	return r;
 }
@@ -110,9 +111,22 @@ static void check_line(const char *name, const struct oom_reading *r, const stru
 		fail_msg("%s: %s is %s, not %s", name, line, got ? got : "not set", value);
 }
 
+/* "transformers 4.50" into the versions that are known. */
+static void learn(const char *name, struct oom_plan *versions, char *line)
+{
+	char *value = line + strcspn(line, " ");
+	struct oom_error err = {{0}};
+
+	line[strcspn(line, " #\n")] = 0;
+	value += 1 + strspn(value + 1, " ");
+	value[strcspn(value, " #\n")] = 0;
+	if (oom_plan_set(versions, oom_knob_find(line), value, &err))
+		fail_msg("%s: %s", name, err.text);
+}
+
 static void check_file(const char *name)
 {
-	struct oom_plan plan = oom_plan_default();
+	struct oom_plan plan = oom_plan_default(), versions = plan;
 	struct warnings *w = calloc(1, sizeof(*w));
 	struct oom_reading *r = NULL;
 	char path[512], line[512];
@@ -127,9 +141,11 @@ static void check_file(const char *name)
 			oom_reading_free(r);
 			w->used = 0;
 			w->text[0] = 0;
-			r = open_files(line + 6);
-			plan = oom_plan_default();
+			r = open_files(line + 6, &versions);
+			plan = versions = oom_plan_default();
 			oom_reading_apply(r, &plan, keep, w);
+		} else if (!strncmp(line, "dated ", 6)) {
+			learn(name, &versions, line + 6);
 		} else {
 			check_line(name, r, w, &plan, line);
 		}
