@@ -125,7 +125,7 @@ static void reduce_flat(struct oom_rewrite *w, size_t unit, const struct oom_fsd
 	oom_rewrite_event(w, r->sum, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->flat, OOM_EV_ALLOC);
 	oom_rewrite_event(w, r->sum, OOM_EV_FREE);
-	if (!r->again || reshards(w))
+	if ((!r->again || reshards(w)) && !oom_fsdp_keeps_frozen(w->plan))
 		oom_rewrite_event(w, r->params, OOM_EV_FREE);
 	oom_free_waiting(w, (uint32_t)unit);
 	if (unit && reshards(w))
@@ -231,6 +231,9 @@ static void end(struct oom_rewrite *w)
 			if (root[u].ahead)
 				oom_rewrite_event(w, oom_fsdp_rows_of(w, u)->gathered, OOM_EV_FREE);
 		oom_fsdp_let_go(w);
+		for (size_t u = 0; u <= w->from->n_units && oom_fsdp_keeps_frozen(w->plan); u++)
+			if (!oom_fsdp_rows_of(w, u)->again)
+				oom_rewrite_event(w, oom_fsdp_rows_of(w, u)->params, u ? OOM_EV_FREE_ALL : OOM_EV_FREE);
 		return;
 	}
 	give(w, &root->gathered_before);
@@ -251,13 +254,15 @@ static bool applies(const struct oom_plan *p)
 	return oom_engine_of(p)->wraps_units && p->zero_stage;
 }
 
-/* Under mixed precision the tape is that of 16-bit weights: what is added to it is not.  1 to 48; what is
- * offloaded is stage 3. */
+/* Under mixed precision the tape is that of 16-bit weights: what is added to it is not.  1 to 48, and to 60 with what old
+ * FSDP1 keeps; what is offloaded is stage 3. */
 static unsigned shape(const struct oom_plan *p)
 {
 	const unsigned stage = p->offload_params != OOM_OFFLOAD_NONE ? 2 : p->zero_stage >= 3,
 		       kind = oom_engine_of(p)->gathers_apart ? 0 : 1u + (unsigned)p->backward_prefetch;
 
+	if (oom_fsdp_keeps_frozen(p))
+		return 48u + kind + 3u * oom_engine_casts_trained(p) + 6u * oom_fsdp_reduces_wide(p);
 	return 1u + stage + 3u * kind + 12u * oom_engine_casts_trained(p) + 24u * oom_fsdp_reduces_wide(p);
 }
 

@@ -13,6 +13,7 @@
  * fsdp_activation_checkpointing, Composer, fsdp_qlora): FSDP's hook is hung once, in the forward. */
 #include "step/passes/fsdp_held.h"
 
+#include "oomplan/generations.h"
 #include "step/engines.h"
 
 #define HELD ((uint32_t)1 << 31)
@@ -21,6 +22,16 @@ static bool holds_inputs(const struct oom_rewrite *w)
 {
 	return w->stream == OOM_STREAM_BWD && !oom_engine_of(w->plan)->gathers_apart && oom_plan_adapted(w->plan) &&
 	       oom_ckpt_around_units(w->plan);
+}
+
+/* Before torch 2.1 nothing reshards frozen parameters in the backward pass: the post-backward hook hangs on the
+ * AccumulateGrad of a flat parameter, and one that needs no gradient has none (pytorch/pytorch#101982, "frozen parameters
+ * involved in gradient computation are kept as unsharded through the entire backward pass").  Flat parameters are frozen
+ * where adapters are units of their own.  Those on the host are left out. */
+bool oom_fsdp_keeps_frozen(const struct oom_plan *p)
+{
+	return p->torch_named && p->torch_named < OOM_VERSION(2, 1) && !oom_engine_of(p)->gathers_apart &&
+	       p->zero_stage >= 3 && p->offload_params == OOM_OFFLOAD_NONE && oom_plan_adapted(p);
 }
 
 bool oom_fsdp_freed(struct oom_rewrite *w, int32_t row)
