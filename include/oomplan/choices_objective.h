@@ -106,7 +106,11 @@ extern "C" {
 	  "nash", "trl/experimental/nash_md/nash_md_trainer.py", OOM_SCIENCE) \
 	X(OOM_METHOD_MEDUSA, "medusa", \
 	  "heads for the tokens after the next, over a frozen model: --medusa-heads (estimated)", \
-	  "", "FasterDecoding/Medusa medusa/train/train_legacy.py", OOM_SCIENCE)
+	  "", "FasterDecoding/Medusa medusa/train/train_legacy.py", OOM_SCIENCE) \
+	X(OOM_METHOD_PPO_APART, "ppo-apart", \
+	  "policy and critic trained one after the other, a reference and a reward model of their size beside them " \
+	  "(estimated): OpenRLHF's train_ppo, without the rollouts", \
+	  "", "openrlhf/cli/train_ppo.py, openrlhf/trainer/ppo_trainer.py training_step", OOM_SCIENCE)
 
 #define OOM_REFERENCES(X) \
 	X(OOM_REF_AUTO, "auto", \

@@ -153,6 +153,8 @@
  "objective {objective} makes its own loss of whole logits: --loss plain"},
 {IS(objective, OOM_METHOD_PPO), EXCLUDES(THAT(FSDP)),
  "objective ppo: two models in one wrapper are not modelled in engine {engine}; use hf or deepspeed"},
+{IS(objective, OOM_METHOD_PPO_APART), EXCLUDES(THAT(FSDP)),
+ "objective ppo-apart: two trained models are not modelled in engine {engine}; use hf or deepspeed"},
 {IS(reference, OOM_REF_ADAPTER), WITH_ADAPTERS,
  "reference adapter is the model with its adapters switched off" ADAPTERS},
 {IS_NOT(reference, OOM_REF_AUTO), WITHOUT_EFFECT_UNLESS(AMONG(objective, COMPARING)),

@@ -10,7 +10,7 @@ typedef struct oom_val oom_loss_fn(struct oom_tape *t, const struct oom_arch *a,
 /* losses_of_pairs.c */
 oom_loss_fn oom_loss_dpo, oom_loss_kto, oom_loss_orpo, oom_loss_reward;
 /* losses_online.c */
-oom_loss_fn oom_loss_grpo, oom_loss_ppo, oom_loss_online_dpo, oom_loss_xpo;
+oom_loss_fn oom_loss_grpo, oom_loss_ppo, oom_loss_ppo_apart, oom_loss_online_dpo, oom_loss_xpo;
 /* losses_of_teachers.c */
 oom_loss_fn oom_loss_gkd, oom_loss_distill;
 /* losses_of_texts.c */

@@ -88,6 +88,34 @@ struct oom_val oom_loss_ppo(struct oom_tape *t, const struct oom_arch *a, struct
 	return loss;
 }
 
+/* The policy's update where critic and policy take turns (openrlhf/trainer/ppo_trainer.py training_step_actor, then
+ * training_step_critic, each an engine of DeepSpeed's of its own): the critic's weights and states wait, and its logits of
+ * one number per token need less than these.  Log-probabilities are of whole sequences (openrlhf/models/actor.py forward). */
+struct oom_val oom_loss_ppo_apart(struct oom_tape *t, const struct oom_arch *a, struct oom_val loss, struct oom_val logits)
+{
+	const bool grad = t->grad;
+	struct oom_val x;
+	size_t from;
+
+	t->grad = false;
+	oom_drop(t, oom_critic(t, a));
+	t->grad = grad;
+	from = t->cursor;
+	logits = oom_call(t, a, t->train, false, true).logits;
+	if (t->status) {
+		oom_drop(t, logits);
+		return loss;
+	}
+	if (oom_reference_of(t->plan) == OOM_REF_MODEL)
+		oom_copy_beside(t, from);
+	t->scope = "loss";
+	x = oom_shifted(t, logits);
+	loss = oom_reduce(t, oom_token_logps(t, x, oom_len_min(t, OOM_MONO_ONE, (uint64_t)t->plan->seq_len)));
+	oom_drop(t, x);
+	oom_drop(t, logits);
+	return loss;
+}
+
 /* ---- pairs that the model answers itself ---- */
 
 /* Log-probabilities of the answers' tokens, out of the logits of whole sequences: a log_softmax of all of them

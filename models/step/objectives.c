@@ -85,6 +85,8 @@ static const struct oom_objective table[] = {
 				.loss = oom_loss_xpo},
 	[OOM_METHOD_MEDUSA] = {.in_trainer = OOM_LOOP_TRAINER, .rows = 1, .tasks = TEXT, .whole = true,
 			       .source = "FasterDecoding/Medusa medusa/train/train_legacy.py", .loss = oom_loss_medusa},
+	[OOM_METHOD_PPO_APART] = {.rows = 1, .inputs = 2, .no_labels = true, .compares = true, .whole = true, .tasks = TEXT,
+				  .source = "openrlhf/trainer/ppo_trainer.py training_step", .loss = oom_loss_ppo_apart},
 	[OOM_METHOD_CONTRASTIVE] = {.in_trainer = OOM_LOOP_TRAINER, .rows = 1, .inputs = 2, .no_labels = true, .whole = true, .by_text = true,
 				    .tasks = 1u << OOM_TASK_EMBEDDING,
 				    .source = "sentence_transformers/losses/MultipleNegativesRankingLoss.py",

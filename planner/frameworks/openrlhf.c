@@ -115,6 +115,24 @@ static const char *trainer(const struct fw_part *p)
 	return doc_below(fw_root(p), "data.chosen_key") ? "dpo" : "sft";
 }
 
+/* With a critic: train_ppo, which 0.8 dropped, has all four models on every card and generates with the policy;
+ * train_ppo_ray gives each cards of its own unless keys above say otherwise. */
+static void finish_critic(struct fw_part *p)
+{
+	const char *program = fw_text(p, ARGS_PROGRAM);
+
+	if (strstr(program, "train_ppo") && !strstr(program, "train_ppo_ray")) {
+		fw_set(p, "@price.objective", "ppo-apart", NULL, CLI "train_ppo.py");
+		fw_unmodelled(p, fw_key(p, "micro_rollout_batch_size") ? "micro_rollout_batch_size" : ARGS_PROGRAM,
+			      "the rollouts, and critic and reward models of other sizes than the policy's, are not in the price");
+		return;
+	}
+	fw_set(p, "@price.objective", "grpo", NULL, PPO);
+	fw_default(p, "rollouts", "engine", "openrlhf/trainer/ray/vllm_engine.py");
+	fw_unmodelled(p, fw_key(p, "critic_num_nodes") ? "critic_num_nodes" : ARGS_PROGRAM,
+		      "the policy is priced; critic, reference and reward models have cards of their own");
+}
+
 /* Estimators without a critic are priced as GRPO is: the policy alone is trained. */
 static void finish_objective(struct fw_part *p, const char *objective)
 {
@@ -126,6 +144,8 @@ static void finish_objective(struct fw_part *p, const char *objective)
 	else
 		hf_objective_by_name(p);        /* a trainer of somebody's own, "train_simpo.py" */
 	fw_default(p, "objective", objective, "the program");
+	if (fw_fact_is(p, "objective", "ppo"))
+		finish_critic(p);
 	if (fw_fact_is(p, "objective", "grpo"))
 		fw_default(p, "rollouts", "engine", "openrlhf/trainer/ray/vllm_engine.py");
 }

@@ -195,7 +195,7 @@ const char *names_of(const struct doc_node *node, char *buf, size_t size)
 
 void fw_take_whole_logits(struct fw_part *p, const char *source)
 {
-	if (!fw_fact_is(p, "objective", "grpo"))
+	if (!fw_fact_is(p, "objective", "grpo") && !fw_fact_is(p, "@price.objective", "grpo"))
 		return;
 	if (*fw_fact(p, "seq-len") && !fw_is_withheld(p, "seq-len"))
 		fw_set(p, "completion-len", fw_fact(p, "seq-len"), NULL, source);
