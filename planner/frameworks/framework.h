@@ -190,6 +190,9 @@ void fw_take_replicas(struct fw_part *part, int64_t shards, int64_t replicas, co
 /* RL whose update computes the logits of prompt and answer alike (no logits_to_keep, which TRL's has): source says
  * where.  After seq-len and the objective. */
 void fw_take_whole_logits(struct fw_part *part, const char *source);
+/* GRPO's "beta", or what it is where the key is absent: above 0 the distance from a reference is in the loss, a second model
+ * or with adapters the model without them.  To be called when objective, engine and adapters are known. */
+void fw_compare_by_beta(struct fw_part *part, double otherwise, const char *source);
 /* LISA (arXiv:2403.17919): n layers at a time train beside embeddings, norms and head; which ones changes,
  * the first ones are priced. */
 void fw_take_lisa(struct fw_part *part, const char *key);

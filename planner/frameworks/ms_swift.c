@@ -168,6 +168,7 @@ static void finish_rollouts(struct fw_part *p)
 		fw_unset(p, "rollouts");        /* gkd's and ppo's are not said by the plan */
 		return;
 	}
+	fw_compare_by_beta(p, 0.04, "swift/arguments/rlhf_args.py _init_grpo beta, ref_model");
 	if (!fw_on(p, "use_vllm") || strcmp(fw_text(p, "vllm_mode"), "colocate"))
 		return;
 	fw_set(p, "vllm-gpu-memory-utilization", *share ? share : "0.9", *share ? "vllm_gpu_memory_utilization" : NULL,

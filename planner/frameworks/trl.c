@@ -208,6 +208,8 @@ static void finish(struct fw_part *p)
 		fw_default(p, "lora-r", "16", MODEL ":107");
 		fw_default(p, "lora-dropout", "0.05", MODEL ":115");
 	}
+	/* 0.04 until 0.18; 0.19 wants transformers 4.51 (setup.cfg) */
+	fw_compare_by_beta(p, fw_older(p, "transformers", 4, 51) ? 0.04 : 0, "trl/trainer/grpo_trainer.py: ref_model where beta is not 0");
 	fw_default(p, "@dtype", "fp32", MODEL ":89");
 	fw_default(p, "packing", "false", CONFIG ":225");
 	hf_finish(p);

@@ -1,6 +1,7 @@
 /* What values of files say beyond their text: references, placeholders, names of modules. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arguments.h"
@@ -191,6 +192,17 @@ const char *names_of(const struct doc_node *node, char *buf, size_t size)
 	if (node->n == 1 && (oom_same_word(buf, "all") || oom_same_word(buf, "all-linear")))
 		snprintf(buf, size, "all-linear");
 	return buf;
+}
+
+void fw_compare_by_beta(struct fw_part *p, double otherwise, const char *source)
+{
+	const char *beta = fw_text(p, "beta");
+	const bool adapted = fw_fact_is(p, "method", "lora") || atoi(fw_fact(p, "lora-r")) > 0;
+
+	if (!fw_fact_is(p, "objective", "grpo") || fw_fact_is(p, "engine", "megatron") || *fw_fact(p, "reference"))
+		return;
+	if ((*beta ? strtod(beta, NULL) : otherwise) > 0)
+		fw_set(p, "reference", adapted ? "adapter" : "model", *beta ? "beta" : NULL, source);
 }
 
 void fw_take_whole_logits(struct fw_part *p, const char *source)
