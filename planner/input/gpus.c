@@ -1,30 +1,25 @@
-/* The GPU table and how people spell its names. */
+/* How people spell the names of cards. */
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "csv_rows.h"
-#include "embedded.h"
 #include "gpu_slice.h"
 #include "oomplan/gpu.h"
 #include "oomplan/option.h"
 #include "oomplan/units.h"
 
-static const char *const kinds[] = {"measured", "nvidia-smi", "marketing"};
-
-const char *oom_capacity_kind_str(enum oom_capacity_kind kind)
-{
-	return kinds[kind];
-}
-
 /* Lower case letters and digits only; vendor words, "gb"/"gib" and a trailing size unit drop out:
  * "NVIDIA GeForce RTX 4090" and "4090" give "4090", "A100-SXM4-40GB" gives "a100sxm440". */
 static void normalise(const char *s, char *out, size_t size)
 {
-	static const char *const noise[] = {"nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "quadro", "rtx", "gtx"};
+#define WORD(word) {word, sizeof(word) - 1}
+	static const struct {
+		const char *text;
+		size_t n;
+	} noise[] = {WORD("nvidia"), WORD("geforce"), WORD("tesla"), WORD("amd"), WORD("instinct"), WORD("radeon"), WORD("quadro"),
+		     WORD("rtx"), WORD("gtx")};
 	char low[128];
 	size_t n = 0, k = 0, word = 0;          /* where the last word begins */
 	bool between = false;
@@ -41,9 +36,8 @@ static void normalise(const char *s, char *out, size_t size)
 		size_t skip = 0;
 
 		for (size_t w = 0; w < sizeof(noise) / sizeof(noise[0]); w++)
-			if (low[i] == noise[w][0] &&
-			    !strncmp(low + i, noise[w], strlen(noise[w])) && strlen(noise[w]) < n)
-				skip = strlen(noise[w]);
+			if (low[i] == noise[w].text[0] && !strncmp(low + i, noise[w].text, noise[w].n) && noise[w].n < n)
+				skip = noise[w].n;
 		/* 40gib, 40gb, 40g */
 		if (!skip && i && isdigit((unsigned char)low[i - 1])) {
 			if (!strncmp(low + i, "gib", 3))
@@ -68,110 +62,6 @@ static void copy(char *to, size_t size, const char *from)
 
 	memcpy(to, n ? from : "", n);
 	to[n] = 0;
-}
-
-static double number(const struct oom_csv_row *row, const char *name)
-{
-	const char *s = oom_csv_cell(row, name);
-
-	return s ? strtod(s, NULL) : 0;
-}
-
-static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
-{
-	struct oom_gpus *gpus = ctx;
-	const char *name = oom_csv_cell(row, "name"), *kind = oom_csv_cell(row, "capacity_kind");
-	double mib = number(row, "capacity_mib"), gb = number(row, "memory_gb");
-	struct oom_gpu g = {.capacity_kind = OOM_CAPACITY_MEASURED};
-	struct oom_gpu *items;
-
-	if (!name || !*name)
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "%s:%zu: a GPU without a name (column \"name\")", row->file,
-				     row->line);
-	if (!(mib > 0) && gb > 0) {
-		mib = gb * 1024;
-		g.capacity_kind = OOM_CAPACITY_MARKETING;
-	}
-	if (!(mib > 0 && mib < 1e9))
-		return oom_error_set(err, OOM_ERR_INVALID,
-				     "%s:%zu: %s has no memory size (column \"capacity_mib\" or "
-				     "\"memory_gb\")",
-				     row->file, row->line, name);
-	for (int i = 0; kind && i < 3; i++)
-		if (!strcmp(kind, kinds[i]))
-			g.capacity_kind = (enum oom_capacity_kind)i;
-	copy(g.name, sizeof(g.name), name);
-	copy(g.aliases, sizeof(g.aliases), oom_csv_cell(row, "aliases"));
-	copy(g.vendor, sizeof(g.vendor), oom_csv_cell(row, "vendor"));
-	copy(g.architecture, sizeof(g.architecture), oom_csv_cell(row, "architecture"));
-	copy(g.interconnect, sizeof(g.interconnect), oom_csv_cell(row, "interconnect"));
-	copy(g.source, sizeof(g.source), oom_csv_cell(row, "source"));
-	copy(g.checked, sizeof(g.checked), oom_csv_cell(row, "checked"));
-	g.memory_gb = gb > 0 ? gb : mib / 1024;
-	g.capacity_bytes = (uint64_t)(mib * 1048576.0);
-	g.capacity_high_bytes = (uint64_t)(fmax(mib, number(row, "torch_total_mib_high")) * 1048576.0);
-	g.compute_capability = number(row, "compute_capability");
-	g.bandwidth_gb_s = number(row, "mem_bw_gb_s");
-	g.bf16_tflops = number(row, "bf16_tflops");
-	g.fp16_tflops = number(row, "fp16_tflops");
-	g.fp32_tflops = number(row, "fp32_tflops");
-	g.matmul_tflops = number(row, "matmul_tflops");
-	g.tdp_w = number(row, "tdp_w");
-	g.nvlink_domain = number(row, "nvlink_domain");
-	g.step_sources = (int)fmin(fmax(number(row, "step_sources"), 0), 1000);
-	for (size_t i = 0; i < gpus->n; i++)
-		if (!strcmp(gpus->items[i].name, g.name)) {
-			gpus->items[i] = g;
-			return OOM_OK;
-		}
-	if (gpus->n >= 100000)
-		return oom_error_set(err, OOM_ERR_LIMIT, "%s:%zu: more than 100000 GPUs", row->file,
-				     row->line);
-	items = realloc(gpus->items, (gpus->n + 1) * sizeof(*items));
-	if (!items)
-		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	gpus->items = items;
-	gpus->items[gpus->n++] = g;
-	return OOM_OK;
-}
-
-enum oom_status oom_gpus_load(struct oom_gpus *gpus, struct oom_error *err)
-{
-	const struct oom_embedded *f = oom_embedded_find("gpus.csv");
-
-	return oom_csv_parse((const char *)f->bytes, f->size, "gpus.csv", take, gpus, err);
-}
-
-/* A user's own table, and how many rows it had. */
-struct own {
-	struct oom_gpus *gpus;
-	size_t rows;
-};
-
-static enum oom_status take_own(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
-{
-	struct own *own = ctx;
-
-	own->rows++;
-	return take(own->gpus, row, err);
-}
-
-enum oom_status oom_gpus_read(struct oom_gpus *gpus, const char *path, struct oom_error *err)
-{
-	struct own own = {.gpus = gpus};
-	const enum oom_status st = oom_csv_read(path, take_own, &own, err);
-
-	return st || own.rows ? st : oom_error_set(err, OOM_ERR_PARSE, "%s: no card: a header and no row", path);
-}
-
-void oom_gpus_release(struct oom_gpus *gpus)
-{
-	if (!gpus)
-		return;
-	free(gpus->items);
-	gpus->items = NULL;
-	gpus->n = 0;
 }
 
 /* Name, alias, or either cut at the word's end: 3 exact, 2 alias, 1 prefix ("a100" for
@@ -347,7 +237,7 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 {
 	char want[128], names[220] = "";
 	const struct oom_gpu *pick = NULL;
-	size_t used = 0, found = 0, first = 0;
+	size_t used = 0, found = 0;
 	bool differ = false;
 	int best = 0;
 
@@ -361,12 +251,23 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 		}
 	normalise(word, want, sizeof(want));
 	for (size_t i = 0; i < gpus->n && *want; i++) {
-		const int how = match(&gpus->items[i], want);
+		const struct oom_gpu *g = &gpus->items[i];
+		const int how = match(g, want);
 
-		if (how > best) {
+		if (!how || how < best)
+			continue;
+		if (how > best) {               /* what was found before is not meant */
 			best = how;
-			first = i;
+			used = found = 0;
+			differ = false;
+			pick = NULL;
 		}
+		if (used < sizeof(names) - 1)
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", found ? ", " : "", g->name);
+		found++;
+		differ |= pick && pick->memory_gb != g->memory_gb;
+		if (!pick || g->capacity_bytes < pick->capacity_bytes)
+			pick = g;
 	}
 	if (!best && oom_gpu_slice(gpus, word, out, note))
 		return OOM_OK;
@@ -377,18 +278,6 @@ enum oom_status oom_gpu_find(const struct oom_gpus *gpus, const char *word, stru
 				     word);
 	if (!best)
 		return find_sized(gpus, word, out, note, err);
-	for (size_t i = first; i < gpus->n; i++) {
-		const struct oom_gpu *g = &gpus->items[i];
-
-		if (match(g, want) != best)
-			continue;
-		if (used < sizeof(names) - 1)
-			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", found ? ", " : "", g->name);
-		found++;
-		differ |= pick && pick->memory_gb != g->memory_gb;
-		if (!pick || g->capacity_bytes < pick->capacity_bytes)
-			pick = g;
-	}
 	if (differ)
 		return oom_error_set(err, OOM_ERR_UNKNOWN, "\"%s\" names cards of different memory sizes: %s; say which", word, names);
 	if (found > 1 && note)
