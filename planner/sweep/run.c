@@ -11,7 +11,10 @@
 #include "sweep.h"
 #include "oomplan/units.h"
 
-enum { BLOCK = 512, THREADS = 64, AHEAD = 3, STACK = 1 << 20 };
+/* rows of a block: many where a row takes less than a microsecond, so that threads seldom meet and little is begun
+ * anew; few where verdicts or searches make blocks uneven */
+enum { MANY_ROWS = 2048, FEW_ROWS = 512 };
+enum { THREADS = 64, AHEAD = 3, STACK = 1 << 20 };
 #define MOST_CELLS 1000000000000u
 
 struct buffer {
@@ -26,7 +29,7 @@ struct run {
 	const struct oom_sweep_options *o;
 	FILE *out;
 	uint64_t first, end;            /* cells of this run */
-	uint64_t blocks;
+	uint64_t block, blocks;         /* rows of a block; how many there are */
 	pthread_mutex_t lock;
 	pthread_cond_t room;
 	uint64_t next, written;         /* block to compute; block to write */
@@ -71,8 +74,8 @@ static enum oom_status refused(const struct sweep_cell *c, struct oom_sweep_unpr
 static enum oom_status block(struct thread *t, uint64_t number, struct buffer *b)
 {
 	struct run *r = t->r;
-	const uint64_t from = r->first + number * BLOCK,
-		       to = from + BLOCK < r->end ? from + BLOCK : r->end;
+	const uint64_t from = r->first + number * r->block,
+		       to = from + r->block < r->end ? from + r->block : r->end;
 	const size_t need = sweep_row_room(r->s);
 
 	b->used = 0;
@@ -103,7 +106,7 @@ static void fail(struct run *r, enum oom_status st, const char *text)
 
 static uint64_t cells_done(const struct run *r)
 {
-	return r->written * BLOCK < r->end - r->first ? r->written * BLOCK : r->end - r->first;
+	return r->written * r->block < r->end - r->first ? r->written * r->block : r->end - r->first;
 }
 
 /* Writes what is next in the ring as long as there is something.  Called and left with the lock,
@@ -217,7 +220,8 @@ static void cut(struct run *r, uint64_t cells)
 		r->end = (uint64_t)((__uint128_t)cells * o->shard / o->shards);
 	}
 	r->first = o->skip < r->end - r->first ? r->first + o->skip : r->end;
-	r->blocks = (r->end - r->first + BLOCK - 1) / BLOCK;
+	r->block = r->s->need == SWEEP_PRICE && !o->plan_each ? MANY_ROWS : FEW_ROWS;
+	r->blocks = (r->end - r->first + r->block - 1) / r->block;
 }
 
 /* What stands in the way of a run. */
@@ -249,6 +253,7 @@ enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_option
 
 	if (st)
 		return st;
+	sweep_resolve(s, o->plan_each);
 	r = calloc(1, sizeof(*r));
 	if (r) {
 		r->s = s;
@@ -266,7 +271,6 @@ enum oom_status oom_sweep_run(struct oom_sweep *s, const struct oom_sweep_option
 	st = sweep_make_models(s);
 	if (st)
 		fail(r, st, "out of host memory");
-	sweep_resolve(s, o->plan_each);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->room, NULL);
 	if (!o->jsonl && o->shard <= 1 && !o->skip)
