@@ -179,7 +179,7 @@ struct oom_val oom_associative_scan(struct oom_tape *t, struct oom_val a, struct
 	oom_cond_above(t, t->m_s, n);
 	if (width && n > (UINT64_C(1) << 52) / width) {
 		if (!t->status)
-			oom_tape_fail(t, OOM_ERR_INVALID,
+			oom_tape_impossible(t, OOM_ERR_INVALID,
 				      "a scan of %llu tokens with %llu states each is out of range",
 				      (unsigned long long)n, (unsigned long long)width);
 		return oom_share(t, b);

@@ -2,7 +2,6 @@
  * key. */
 #include "arch.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -238,64 +237,6 @@ double oom_read_item_real(struct oom_reader *r, const char *key, uint32_t i, dou
 	if (e)
 		remember(r, e, true);
 	return e && (e->type == OOM_KEY_NUMBER || e->type == OOM_KEY_BOOL) ? e->number : def;
-}
-
-/* No size of a published model is as large: vocabularies reach 2^20, positions 10 million. */
-#define BEYOND_ALL 16777216.0
-
-/* Whether a word stands in a sentence by itself. */
-static bool mentions(const char *text, const char *word)
-{
-	const size_t len = strlen(word);
-
-	for (const char *at = text; (at = strstr(at, word)) != NULL; at += len) {
-		const bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_'),
-			   after = isalnum((unsigned char)at[len]) || at[len] == '_';
-
-		if (!before && !after)
-			return true;
-	}
-	return false;
-}
-
-static void append(struct oom_error *err, const char *fmt, const char *a, const char *b)
-{
-	const size_t used = strlen(err->text);
-
-	if (used + strlen(fmt) + strlen(a) + strlen(b) < sizeof(err->text))
-		snprintf(err->text + used, sizeof(err->text) - used, fmt, a, b);
-}
-
-static void name_suspect(const struct oom_reader *r, bool empty, struct oom_error *err)
-{
-	const struct oom_key *k = r->largest && r->largest->number > BEYOND_ALL ? r->largest : NULL;
-	char value[40];
-
-	if (empty && !k)
-		k = r->nothing;
-	if (!k || mentions(err->text, k->path))
-		return;
-	snprintf(value, sizeof(value), "%.17g", k->number);
-	append(err, "; \"%s\" in the config is %s", k->path, value);
-}
-
-void oom_read_explain(const struct oom_reader *r, bool empty, struct oom_error *err)
-{
-	name_suspect(r, empty, err);
-	for (size_t i = 0; r->defaults && i < r->defaults->n; i++) {
-		const struct oom_key *d = &r->defaults->items[i];
-
-		if (strncmp(d->path, "aliases.", 8) || d->type != OOM_KEY_STRING)
-			continue;
-		for (int turned = 0; turned < 2; turned++) {
-			const char *asked = turned ? d->path + 8 : d->string,
-				   *written = turned ? d->string : d->path + 8;
-
-			if (mentions(err->text, asked) && !mentions(err->text, written) &&
-			    !lookup(r->keys, r->prefix, asked) && lookup(r->keys, r->prefix, written))
-				append(err, " (%s: \"%s\" in the config)", asked, written);
-		}
-	}
 }
 
 const char *oom_read_where(const struct oom_reader *r, uint64_t layers)

@@ -236,10 +236,11 @@ struct oom_val oom_family_step(const struct oom_family *f, struct oom_tape *t,
 /* A count in [min, 2^40]: the config's, else the type's default; a missing or impossible one
  * fails with key and line. */
 uint64_t oom_read_count(struct oom_reader *r, const char *key, uint64_t min);
-/* Adds to a message about an impossible model which of the file's sizes may be behind it: one beyond
- * all models or, where `empty`, one that is nothing; and what the file calls the keys in it, where
- * that is an older name ("hidden_size": n_embd). */
-void oom_read_explain(const struct oom_reader *r, bool empty, struct oom_error *err);
+/* Adds to a message about an impossible model which of the file's sizes may be behind it: one beyond all models; one that
+ * is nothing; or, where the config alone is refused, the one that is furthest from the type's own.  And what the file
+ * calls the keys in it, where that is an older name ("hidden_size": n_embd). */
+enum oom_suspects { OOM_SUSPECT_LARGE, OOM_SUSPECT_NOTHING, OOM_SUSPECT_ANY };
+void oom_read_explain(const struct oom_reader *r, enum oom_suspects whom, struct oom_error *err);
 /* The file's key that gives so many layers, or "num_hidden_layers" (of a default). */
 const char *oom_read_where(const struct oom_reader *r, uint64_t layers);
 /* The same, falling back to def when neither the config nor the defaults have it (or it is

@@ -217,7 +217,7 @@ static enum oom_status parse(struct oom_model *m)
 	if (!st)
 		continue_kinds(&m->arch);
 	if (st)
-		oom_read_explain(&m->arch.rd, true, &m->arch.rd.err);
+		oom_read_explain(&m->arch.rd, OOM_SUSPECT_ANY, &m->arch.rd.err);
 	return st;
 }
 

@@ -21,7 +21,7 @@ static int32_t attention_node(struct oom_tape *t, uint8_t kind, struct oom_val q
 	int32_t n = oom_node(t, kind, names[kind]);
 
 	if (a->heads > UINT16_MAX || a->d > UINT16_MAX)
-		oom_tape_fail(t, OOM_ERR_LIMIT, "attention of %llu heads of %llu: more than 65535 "
+		oom_tape_impossible(t, OOM_ERR_LIMIT, "attention of %llu heads of %llu: more than 65535 "
 					    "(num_attention_heads, num_key_value_heads, head_dim)",
 			      (unsigned long long)a->heads, (unsigned long long)a->d);
 	oom_node_edge(t, n, q);

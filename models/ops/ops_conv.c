@@ -96,7 +96,7 @@ struct oom_val oom_op_conv1d(struct oom_tape *t, const char *name, struct oom_va
 	struct oom_val w, bias = oom_none(), y;
 
 	if (!in || !c->out || !c->kernel) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
+		oom_tape_impossible(t, OOM_ERR_INVALID,
 			      "%s would be a convolution of %llu x %llu x %llu: check channels and "
 			      "kernel sizes", name, (unsigned long long)c->out,
 			      (unsigned long long)in, (unsigned long long)c->kernel);
@@ -124,7 +124,7 @@ bool oom_map_elems(struct oom_tape *t, const char *name, uint64_t c, uint64_t h,
 		return false;
 	if (!c || !h || !w || c > MAX_CHANNELS || __builtin_mul_overflow(h, w, n) ||
 	    __builtin_mul_overflow(*n, c, n) || *n >> 46) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
+		oom_tape_impossible(t, OOM_ERR_INVALID,
 			      "%s would make a map of %llu x %llu x %llu: check the image size, "
 			      "channels and strides", name, (unsigned long long)c,
 			      (unsigned long long)h, (unsigned long long)w);
@@ -189,7 +189,7 @@ static bool kernel_of(struct oom_tape *t, const char *name, const struct oom_map
 	if (!oom_map_elems(t, name, c->out, k->map_h, k->map_w, &k->n))
 		return false;
 	if (m->c % k->groups || c->out % k->groups) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
+		oom_tape_impossible(t, OOM_ERR_INVALID,
 			      "%s: %llu channels do not divide into %llu groups", name,
 			      (unsigned long long)(m->c % k->groups ? m->c : c->out),
 			      (unsigned long long)k->groups);

@@ -127,7 +127,7 @@ bool oom_linear_open(struct oom_tape *t, struct oom_linear *l, const char *name,
 
 	*l = (struct oom_linear){.name = name, .in = in, .out = out, .flags = flags, .bias = oom_none()};
 	if (!in || !out.n) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
+		oom_tape_impossible(t, OOM_ERR_INVALID,
 			      "%s would be a layer of %llu x %llu: check sizes and heads "
 			      "(num_attention_heads, decoder_attention_heads)", name,
 			      (unsigned long long)out.n, (unsigned long long)in);

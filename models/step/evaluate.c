@@ -31,7 +31,7 @@ static enum oom_status too_large(const struct oom_tape *t, const struct oom_row 
 {
 	oom_error_set(err, OOM_ERR_INVALID, "%s.%s alone would need more than 64 TiB", r->scope, r->name);
 	if (err)
-		oom_read_explain(&t->arch->rd, false, err);
+		oom_read_explain(&t->arch->rd, OOM_SUSPECT_LARGE, err);
 	return OOM_ERR_INVALID;
 }
 

@@ -195,7 +195,7 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 		oom_tape_fail(t, OOM_ERR_INVALID, "resize-vocab: %s has no table of words that is resized", a->model_type);
 	t->arch = &m->arch;                     /* a resized one lives no longer */
 	if (t->status && t->err.text[0]) {
-		oom_read_explain(&a->rd, true, &t->err);
+		oom_read_explain(&a->rd, t->of_config ? OOM_SUSPECT_ANY : OOM_SUSPECT_NOTHING, &t->err);
 		return oom_error_set(err, t->status, "%s", t->err.text);
 	}
 	if (t->status)

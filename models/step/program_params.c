@@ -65,7 +65,7 @@ enum oom_status oom_program_bound(const struct oom_tape *t, struct oom_error *er
 		      "%.3g parameters, more than 2^50: the config gives a size or a number of layers "
 		      "that no model has", n);
 	if (err)
-		oom_read_explain(&t->arch->rd, false, err);
+		oom_read_explain(&t->arch->rd, OOM_SUSPECT_LARGE, err);
 	return OOM_ERR_INVALID;
 }
 

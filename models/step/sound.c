@@ -84,10 +84,14 @@ enum oom_status oom_sound(const struct oom_model *model, const struct oom_plan *
 	const char *wrong;
 
 	for (int i = 0; i < OOM_PHASES; i++)
-		if (e->peak[i] >= MOST_BYTES && e->peak[i] < UINT64_MAX - MOST_BYTES)
-			return oom_error_set(err, OOM_ERR_INVALID,
-					     "%s would need more than 1 EiB: the config or a knob gives a "
-					     "size that no model has", oom_phase_str((enum oom_phase)i));
+		if (e->peak[i] >= MOST_BYTES && e->peak[i] < UINT64_MAX - MOST_BYTES) {
+			oom_error_set(err, OOM_ERR_INVALID,
+				      "%s would need more than 1 EiB: the config or a knob gives a "
+				      "size that no model has", oom_phase_str((enum oom_phase)i));
+			if (err)
+				oom_read_explain(&model->arch.rd, OOM_SUSPECT_LARGE, err);
+			return OOM_ERR_INVALID;
+		}
 	if (e->used_bytes >= MOST_BYTES && e->overall_peak < MOST_BYTES)
 		return oom_error_set(err, OOM_ERR_INVALID, "the GPU would need more than 1 EiB");
 	if (e->host_pinned_bytes >= MOST_BYTES || e->host_pageable_bytes >= MOST_BYTES ||

@@ -291,7 +291,7 @@ struct oom_val oom_layers_sized(struct oom_tape *t, uint32_t n, const uint8_t *k
 	uint32_t i = 0;
 
 	if (n > limit) {
-		oom_tape_fail(t, OOM_ERR_LIMIT, "%u layers: more than %u (num_hidden_layers, encoder_layers, decoder_layers)",
+		oom_tape_impossible(t, OOM_ERR_LIMIT, "%u layers: more than %u (num_hidden_layers, encoder_layers, decoder_layers)",
 			      n, limit);
 		return x;
 	}

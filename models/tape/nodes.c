@@ -34,7 +34,7 @@ struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, ui
 			  sizeof(*t->params)))
 			return v;
 		if (__builtin_mul_overflow(rows ? rows : 1, cols, &elems) || elems >> 52) {
-			oom_tape_fail(t, OOM_ERR_INVALID, "%s.%s has more than 2^52 elements",
+			oom_tape_impossible(t, OOM_ERR_INVALID, "%s.%s has more than 2^52 elements",
 				      t->scope, name);
 			elems = 0;
 		}

@@ -72,7 +72,7 @@ static uint16_t length(struct oom_tape *t, uint16_t m, uint8_t op, uint64_t leas
 		       int32_t more)
 {
 	if (k < least || k > UINT32_MAX) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
+		oom_tape_impossible(t, OOM_ERR_INVALID,
 			      "a length computed with %llu: expected %llu to 2^32 - 1",
 			      (unsigned long long)k, (unsigned long long)least);
 		return m;

@@ -10,16 +10,33 @@
 #include "room.h"
 #include "round.h"
 
+static void fail(struct oom_tape *t, enum oom_status status, const char *fmt, va_list ap)
+{
+	t->status = status;
+	vsnprintf(t->err.text, sizeof(t->err.text), fmt, ap);
+}
+
 void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
 {
 	va_list ap;
 
 	if (t->status)
 		return;
-	t->status = status;
 	va_start(ap, fmt);
-	vsnprintf(t->err.text, sizeof(t->err.text), fmt, ap);
+	fail(t, status, fmt, ap);
 	va_end(ap);
+}
+
+void oom_tape_impossible(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (t->status)
+		return;
+	va_start(ap, fmt);
+	fail(t, status, fmt, ap);
+	va_end(ap);
+	t->of_config = true;
 }
 
 /* ---- memory: every array grows by doubling and is kept for the next recording ---- */
@@ -89,7 +106,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->m_logits = OOM_MONO_ONE;
 	t->beside = (struct oom_beside){.params = t->beside.params, .cap = t->beside.cap};
 	t->in_bwd = t->recompute = t->stopped = t->packing = t->in_layer = t->dry = t->approximate =
-		t->frozen = t->fused = t->depth_asked = false;
+		t->frozen = t->fused = t->depth_asked = t->of_config = false;
 	t->shift = OOM_SHIFT_LABELS;
 	t->merge = NULL;
 	t->behind = (struct oom_behind){.n = 0};

@@ -36,6 +36,7 @@ struct oom_tape {
 	const struct oom_arch *arch, *teacher;  /* teacher: NULL: none */
 	enum oom_status status;
 	struct oom_error err;
+	bool of_config;         /* err is about the config's sizes */
 
 	struct oom_row *rows;
 	int32_t *refs;
@@ -254,6 +255,9 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 void oom_tape_release(struct oom_tape *t);
 /* Sets the status, and the sentence that goes with it; the first failure stands. */
 void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
+	OOM_PRINTF(3, 4);
+/* The same where the config's sizes make no model: which of them may be behind it is added later (oom_read_explain). */
+void oom_tape_impossible(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
 	OOM_PRINTF(3, 4);
 /* Makes room for `need` elements of an array of the tape's, which begins with so many as a usual tape has (a copy costs
  * more than pages that nobody touches); false: the status is out of memory. */

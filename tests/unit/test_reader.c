@@ -181,20 +181,61 @@ static void the_size_behind_a_refusal(void **state)
 	(void)state;
 	oom_read_count(&r, "vocab_size", 1);
 	oom_read_count(&r, "hidden_size", 1);
-	oom_read_explain(&r, false, &err);
+	oom_read_explain(&r, OOM_SUSPECT_LARGE, &err);
 	assert_string_equal(err.text, "the step needs too much; \"hidden_size\" in the config is 17000000");
 	r = reader("{\"groups\": 0, \"vocab_size\": 100}", "{}");
 	oom_read_count_or(&r, "vocab_size", 1);
 	oom_read_count_or(&r, "groups", 1);
 	strcpy(err.text, "rows of no width");
-	oom_read_explain(&r, true, &err);
+	oom_read_explain(&r, OOM_SUSPECT_NOTHING, &err);
 	assert_string_equal(err.text, "rows of no width; \"groups\" in the config is 0");
 	/* a key that is named already is not named again; one that the file spells otherwise is */
 	r = reader("{\"n_embd\": 100}", "{" ALIASES "}");
 	oom_read_count_or(&r, "hidden_size", 1);
 	strcpy(err.text, "hidden_size (100) is not a multiple of 7");
-	oom_read_explain(&r, false, &err);
+	oom_read_explain(&r, OOM_SUSPECT_LARGE, &err);
 	assert_string_equal(err.text, "hidden_size (100) is not a multiple of 7 (hidden_size: \"n_embd\" in the config)");
+}
+
+/* Where the config alone is refused, the size that is furthest from the type's own is named: neither a number that is no
+ * size, nor one that the message has, nor any beside it. */
+static void the_strangest_size(void **state)
+{
+	static const char own[] = "{\"defaults\": {\"n\": 8, \"m\": 64, \"k\": null, \"side\": [224, 224], \"rope_theta\": 1e4, "
+				  "\"max_positions\": 2}, \"aliases\": {\"older\": \"n\"}}";
+	static const struct {
+		const char *json, *said, *more;
+		enum oom_suspects whom;
+	} cases[] = {
+		{"{\"n\": 9, \"m\": 1, \"rope_theta\": 1e8}", "no model",
+		 "; of the config's sizes \"m\" is furthest from the type's own: 1, not 64", OOM_SUSPECT_ANY},
+		{"{\"older\": 9, \"m\": 64}", "no model",
+		 "; of the config's sizes \"older\" is furthest from the type's own: 9, not 8", OOM_SUSPECT_ANY},
+		{"{\"n\": 9, \"m\": 1}", "n (9) does not divide", "", OOM_SUSPECT_ANY},
+		{"{\"m\": 1, \"act\": \"foo\"}", "act is unknown", "", OOM_SUSPECT_ANY},
+		{"{\"n\": 8}", "no model", "", OOM_SUSPECT_ANY},
+		{"{\"n\": 8, \"k\": 3}", "no model",
+		 "; of the config's sizes \"k\" is furthest from the type's own: 3, not null", OOM_SUSPECT_ANY},
+		{"{\"n\": null}", "no model",
+		 "; of the config's sizes \"n\" is furthest from the type's own: null, not 8", OOM_SUSPECT_ANY},
+		{"{\"n\": 800, \"side\": 65536}", "too much",
+		 "; of the config's sizes \"side\" is furthest from the type's own: 65536, not 224", OOM_SUSPECT_LARGE},
+		/* a plan may be too large as well: sizes of other models are no reason */
+		{"{\"n\": 80, \"max_positions\": 1048576}", "too much", "", OOM_SUSPECT_LARGE},
+		{"{\"n\": 1}", "lora-targets match nothing", "", OOM_SUSPECT_NOTHING},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_reader r = reader(cases[i].json, own);
+		struct oom_error err = {""};
+		char want[300];
+
+		snprintf(want, sizeof(want), "%s%s", cases[i].said, cases[i].more);
+		strcpy(err.text, cases[i].said);
+		oom_read_explain(&r, cases[i].whom, &err);
+		assert_string_equal(err.text, want);
+	}
 }
 
 static void where_a_depth_comes_from(void **state)
@@ -318,6 +359,7 @@ int main(void)
 		cmocka_unit_test_teardown(values_of_each_kind, release),
 		cmocka_unit_test_teardown(refusals, release),
 		cmocka_unit_test_teardown(the_size_behind_a_refusal, release),
+		cmocka_unit_test_teardown(the_strangest_size, release),
 		cmocka_unit_test_teardown(where_a_depth_comes_from, release),
 		cmocka_unit_test_teardown(classes, release),
 		cmocka_unit_test_teardown(lists_of_counts, release),

@@ -102,7 +102,7 @@ static struct oom_val conv(struct oom_tape *t, struct oom_val x, const struct oo
 {
 	*shrink *= stride;
 	if (*shrink > UINT32_MAX) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
+		oom_tape_impossible(t, OOM_ERR_INVALID,
 			      "the strides of the convolutions multiply to more than 2^32");
 		return x;
 	}

@@ -99,11 +99,15 @@ static void check_emission(struct oom_arch *a)
 	if (!t->status)                         /* no memory even for that */
 		emit_parameters(t, &e);
 	for (size_t i = 0; i <= a->vlm->n_parts; i++) {
-		const struct oom_reader *r = i ? &e.part[i - 1] : &e.outer;
+		struct oom_reader *r = i ? &e.part[i - 1] : &e.outer;
 
-		if (r->status && !a->rd.status)
-			oom_read_fail(&a->rd, "%s", r->err.text);
+		if (!r->status || a->rd.status)
+			continue;
+		oom_read_explain(r, OOM_SUSPECT_ANY, &r->err);
+		oom_read_fail(&a->rd, "%s", r->err.text);
 	}
+	if (t->of_config)
+		oom_read_explain(&e.outer, OOM_SUSPECT_ANY, &t->err);
 	if (t->status && !a->rd.status)
 		oom_read_fail(&a->rd, "%s", t->err.text);
 	oom_tape_release(t);

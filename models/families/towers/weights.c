@@ -67,7 +67,7 @@ void oom_weight_layers(struct oom_tape *t, uint64_t n, oom_weights_fn fn, const 
 	const uint16_t mult = t->mult;
 
 	if (n > OOM_MAX_LAYERS || (uint64_t)mult * n > UINT16_MAX) {
-		oom_tape_fail(t, OOM_ERR_LIMIT, "%llu layers: more than %d", (unsigned long long)n,
+		oom_tape_impossible(t, OOM_ERR_LIMIT, "%llu layers: more than %d", (unsigned long long)n,
 			      OOM_MAX_LAYERS);
 		return;
 	}

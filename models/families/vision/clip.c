@@ -196,7 +196,7 @@ static struct oom_val clip_embeddings(struct oom_tape *t, const struct oom_arch 
 			     "no padding mask";
 		*tokens = n = side / a->patch * (side / a->patch);
 		if (!n)
-			oom_tape_fail(t, OOM_ERR_INVALID,
+			oom_tape_impossible(t, OOM_ERR_INVALID,
 				      "an image of %llu pixels holds no patch of %llu",
 				      (unsigned long long)side, (unsigned long long)a->patch);
 		return n ? rows_of_patches(t, a, n) : oom_none();

@@ -160,7 +160,7 @@ static struct oom_map efficientnet_encoder(struct oom_tape *t, const struct oom_
 					       .expand = c->expand[i], .first = true};
 
 		if (m.c != in && !t->status)
-			oom_tape_fail(t, OOM_ERR_INVALID,
+			oom_tape_impossible(t, OOM_ERR_INVALID,
 				      "in_channels.%llu gives %llu channels where %llu arrive",
 				      (unsigned long long)i, (unsigned long long)in,
 				      (unsigned long long)m.c);

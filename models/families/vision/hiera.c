@@ -169,7 +169,7 @@ static struct oom_val hiera_encoder(struct oom_tape *t, const struct oom_arch *a
 		s.masked = c->masked[j] != 0;
 		s.masked_first = c->masked[j ? j - 1 : 0] != 0;
 		if (s.tokens / s.query == 0)
-			oom_tape_fail(t, OOM_ERR_INVALID, "the image leaves stage %llu no token",
+			oom_tape_impossible(t, OOM_ERR_INVALID, "the image leaves stage %llu no token",
 				      (unsigned long long)j);
 		x = oom_rename(&f, x, oom_run_stage(t, j, hiera_stage, &s, sizeof(s), x));
 		s.tokens /= s.query;

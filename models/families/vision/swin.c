@@ -301,7 +301,7 @@ static struct oom_val swin_step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val x;
 
 	if ((side >> (w->n_stages - 1)) < w->window || side > 65535 / a->patch) {
-		oom_tape_fail(t, OOM_ERR_INVALID,
+		oom_tape_impossible(t, OOM_ERR_INVALID,
 			      "an image of %llu pixels leaves the last stage less than a window of "
 			      "%llu patches",
 			      (unsigned long long)pixels, (unsigned long long)w->window);
