@@ -97,6 +97,19 @@ struct oom_megatron {
 	int64_t pipe_engine;            /* 1: DeepSpeed's pipeline engine and optimizers (Megatron-DeepSpeed) */
 	int64_t gpu_arch;               /* enum oom_mg_arch */
 	int64_t cublas_kib;             /* workspace of one handle; 0: the architecture's default */
+	/* Megatron-Bridge's LoRA over frozen weights; rank 0: everything trains */
+	int64_t lora_r;
+	int64_t lora_targets;           /* set of enum oom_mg_target, as bits */
+	double lora_dropout;
+};
+
+/* Linear modules of a layer that adapters are put on, by their names in Megatron-core. */
+enum oom_mg_target {
+	OOM_MG_LINEAR_QKV,
+	OOM_MG_LINEAR_PROJ,
+	OOM_MG_LINEAR_FC1,
+	OOM_MG_LINEAR_FC2,
+	OOM_MG_TARGETS
 };
 
 enum oom_mg_kind { OOM_MG_COUNT, OOM_MG_REAL, OOM_MG_CHOICE, OOM_MG_TEXT };
@@ -154,6 +167,7 @@ struct oom_mg_row {
 struct oom_mg_rank {
 	/* the rank's parameters without routed experts, and those of routed experts */
 	uint64_t params, expert_params;
+	uint64_t trained_params;        /* all of these, or adapters beside them */
 	/* weights, gradient buffer, master weights, optimizer state */
 	uint64_t static_bytes;
 	uint64_t fixed_bytes;           /* workspaces inside the allocator */

@@ -50,6 +50,8 @@ OOM_API struct oom_model_shape oom_model_shape(const struct oom_model *model);
 /* The modules that get adapters where a plan names none (PEFT's own choice for the type, where it has one), as the
  * knob lora-targets spells them.  Static. */
 OOM_API const char *oom_model_lora_targets(const struct oom_model *model);
+/* The same of a plan, whose kind of adapter or whose engine may have a default of its own. */
+OOM_API const char *oom_plan_lora_targets(const struct oom_plan *plan, const struct oom_model *model);
 /* A warning for a config whose weights are stored in few bits but priced as if they were not; otherwise
  * "". */
 OOM_API const char *oom_model_stored_warning(const struct oom_model *model, const struct oom_plan *plan);
@@ -122,6 +124,7 @@ struct oom_work {
 	double wide_flops, wide_batched_flops;  /* of attention_flops and of batched_flops, on fp32 */
 	/* of products in 16 bit: elements that they write, and their inner sizes, summed over calls */
 	double written, depth;
+	double uncast;                  /* of `written`: what an 8-bit recipe does not cast */
 	double bytes;                   /* through the card's memory, without attention's */
 	/* bytes of weights that products read, and of gradients that they add to; a product of few tokens
 	 * waits for them */

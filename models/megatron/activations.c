@@ -79,6 +79,27 @@ static double product_input(const struct oom_megatron *m)
 	return m->fp8 ? oom_mg_fp8(m)->kept : 2;
 }
 
+/* What a linear module keeps of its input: `elems` of this rank, `whole` of them where a divided sequence is gathered.
+ *
+ * A frozen one keeps none (TransformerEngine d0067d0 pytorch/module/linear.py, saved_inputmat; layernorm_linear.py,
+ * ln_out_to_save: where weight.requires_grad).  Its adapter keeps what it reads, in 16 bit and whole, as LayerNormLinear
+ * returns what it gathered (return_layernorm_output_gathered), A's output, and dropout's mask. */
+static void keep_input(struct kept *k, enum oom_mg_target on, double elems, double whole, double rows, const char *again,
+		       const char *module)
+{
+	const struct oom_megatron *m = k->m;
+	const double in = product_input(m);
+
+	if (!m->lora_r) {
+		keep(k, in * elems, in, again, module);
+		return;
+	}
+	if (!oom_mg_adapted(m, on))
+		return;
+	keep(k, (m->lora_dropout > 0 ? 3 : 2) * whole, 2, again, module);
+	keep(k, 2 * rows * (double)m->lora_r, 2, again, NULL);
+}
+
 /* The score matrix: probabilities 2, dropped-out probabilities 2, mask 1.  Without dropout only
  * the probabilities. */
 static double scores(const struct oom_megatron *m, double seq, double key_seq)
@@ -134,19 +155,25 @@ static void attention(struct kept *k, double seq, double key_seq)
 		keep(k, 2 * T * (2 * q + out) / t, 2, "mla_up_proj", "core_attn");
 	} else {
 		/* the norm's output is LayerNormLinear's own, whatever is recomputed */
-		keep(k, in * T * h / n, in, NULL, "qkv_linear");
+		keep_input(k, OOM_MG_LINEAR_QKV, T * h / n, T * h, T, NULL, "qkv_linear");
 		keep(k, (2 * T * out + 2 * 2 * K * kv) / t, 2, NULL, "core_attn");
 		if (m->qk_layernorm)
 			keep(k, (2 * T * out + 2 * K * kv) / t, 2, NULL, "qkv_linear");
 	}
-	/* context: input of the output projection */
-	keep(k, in * T * out / t, in, NULL, "attn_proj");
+	/* context: input of the output projection; a fused kernel keeps it as its output, an adapter reads the same unless
+	 * dropout makes another */
+	if (m->lora_r && flash_like(m))
+		keep(k, 2 * T * out / t, 2, NULL, "attn_proj");
+	if (!m->lora_r || !flash_like(m) || m->lora_dropout > 0)
+		keep_input(k, OOM_MG_LINEAR_PROJ, T * out / t, T * out / t, T, NULL, "attn_proj");
+	else if (oom_mg_adapted(m, OOM_MG_LINEAR_PROJ))
+		keep(k, 2 * T * (double)m->lora_r, 2, NULL, NULL);
 	if (!flash_like(m)) {
 		keep(k, scores(m, seq, key_seq), 2, "core_attn", "core_attn");
 		return;
 	}
 	/* its own output, which is the projection's input unless that is quantised */
-	keep(k, m->fp8 ? 2 * T * out / t : 0, 2, "core_attn", "core_attn");
+	keep(k, m->fp8 && !m->lora_r ? 2 * T * out / t : 0, 2, "core_attn", "core_attn");
 	/* gathered by heads and given back: both forms are kept */
 	keep(k, m->cp > 1 && m->cp_all_to_all ? 2 * T * out / t : 0, 2, "core_attn", "core_attn");
 	keep(k, 4 * T * a / t, 4, "core_attn", "core_attn");
@@ -156,14 +183,13 @@ static void attention(struct kept *k, double seq, double key_seq)
 static void mlp(struct kept *k, double seq)
 {
 	const struct oom_megatron *m = k->m;
-	const double T = oom_mg_tokens(m, seq), f = (double)m->ffn_hidden / (double)m->tp,
-		     in = product_input(m);
+	const double T = oom_mg_tokens(m, seq), f = (double)m->ffn_hidden / (double)m->tp, h = (double)m->hidden;
 
-	keep(k, in * T * (double)m->hidden / share(m), in, NULL, NULL);         /* the norm's output */
+	keep_input(k, OOM_MG_LINEAR_FC1, T * h / share(m), T * h, T, NULL, NULL);       /* the norm's output */
 	/* into the activation: without the fused kernel the bias is added out of place, and the
 	 * activation's input is that sum; and out of it */
 	keep(k, 2 * T * f * (m->swiglu ? 2 : 1), 2, "mlp", NULL);
-	keep(k, in * T * f, in, "mlp", NULL);
+	keep_input(k, OOM_MG_LINEAR_FC2, T * f, T * f, T, "mlp", NULL);
 }
 
 /* Tokens an expert rank works on: padded to the capacity, or as the router sends them: the mean
@@ -187,7 +213,7 @@ static void moe(struct kept *k, double seq)
 {
 	const struct oom_megatron *m = k->m;
 	const double T = oom_mg_tokens(m, seq) / share(m), R = routed(m, seq),
-		     h = (double)m->hidden, in = product_input(m);
+		     h = (double)m->hidden;
 	const double wide = m->moe_latent ? (double)m->moe_latent : h,
 		     f = (double)m->moe_ffn / (double)m->etp;
 
@@ -198,15 +224,18 @@ static void moe(struct kept *k, double seq)
 	if (recomputed(m, "moe"))
 		return;
 	/* dispatched tokens: input of the first expert matrix */
-	keep(k, in * R * wide, in, NULL, "expert_fc1");
+	keep_input(k, OOM_MG_LINEAR_FC1, R * wide, R * wide, R, NULL, "expert_fc1");
 	/* the routing weight multiplies the activation (experts.py), fused for SwiGLU */
 	keep(k, 2 * R * f * (m->swiglu ? 2 : 1), 2, NULL, "moe_act");
-	keep(k, in * R * f + (m->swiglu ? 0 : 2 * R * f), 2, "moe_act", NULL);
+	keep_input(k, OOM_MG_LINEAR_FC2, R * f, R * f, R, "moe_act", NULL);
+	keep(k, m->swiglu ? 0 : 2 * R * f, 2, "moe_act", NULL);
 	if (m->moe_shared_ffn) {
 		const double fs = (double)m->moe_shared_ffn / (double)m->tp, G = T * share(m);
 
-		keep(k, m->fp8 ? in * T * h : 0, in, "shared_experts", NULL);
-		keep(k, G * fs * (2 * (m->swiglu ? 2 : 1) + in), 2, "shared_experts", NULL);
+		if (m->fp8 || m->lora_r)
+			keep_input(k, OOM_MG_LINEAR_FC1, T * h, G * h, G, "shared_experts", NULL);
+		keep(k, G * fs * 2 * (m->swiglu ? 2 : 1), 2, "shared_experts", NULL);
+		keep_input(k, OOM_MG_LINEAR_FC2, G * fs, G * fs, G, "shared_experts", NULL);
 	}
 }
 
@@ -298,5 +327,8 @@ struct mg_layer oom_mg_layer(const struct oom_megatron *m, bool experts, double 
 	/* backward of the MLP at its highest: the gradient of the activation's input, while that
 	 * input is still held; the activation's output has given its place to its gradient */
 	l.transient = 2 * T * h / n + 2 * rows * f * (m->swiglu ? 2 : 1);
+	/* the adapter's part of the input's gradient, which is added to the module's own */
+	if (oom_mg_adapted(m, OOM_MG_LINEAR_FC1))
+		l.transient += 2 * rows * h;
 	return l;
 }

@@ -138,6 +138,65 @@ static enum oom_status known(const char *knob, const char *names, const char *co
 	return OOM_OK;
 }
 
+/* PEFT's names of linear modules, and Megatron-core's, as one of its modules each. */
+static const struct {
+	const char *name;
+	enum oom_mg_target on;
+} modules[] = {
+	{"linear_qkv", OOM_MG_LINEAR_QKV}, {"q_proj", OOM_MG_LINEAR_QKV},      {"k_proj", OOM_MG_LINEAR_QKV},
+	{"v_proj", OOM_MG_LINEAR_QKV},	   {"qkv_proj", OOM_MG_LINEAR_QKV},    {"linear_proj", OOM_MG_LINEAR_PROJ},
+	{"o_proj", OOM_MG_LINEAR_PROJ},	   {"linear_fc1", OOM_MG_LINEAR_FC1},  {"gate_proj", OOM_MG_LINEAR_FC1},
+	{"up_proj", OOM_MG_LINEAR_FC1},	   {"gate_up_proj", OOM_MG_LINEAR_FC1}, {"linear_fc2", OOM_MG_LINEAR_FC2},
+	{"down_proj", OOM_MG_LINEAR_FC2},
+};
+
+/* Nobody's choice and all of them are the same there: LoRA's target_modules in Megatron-Bridge are four by default. */
+static enum oom_status set_targets(struct oom_megatron *m, const struct oom_plan *p, struct oom_error *err)
+{
+	const bool all = !*p->lora_targets || !strcmp(p->lora_targets, "all-linear");
+
+	m->lora_targets = all ? (1 << OOM_MG_TARGETS) - 1 : 0;
+	for (const char *w = all ? "" : p->lora_targets; *w; w += *w == '+') {
+		const size_t n = strcspn(w, "+");
+		size_t i = 0;
+
+		while (i < sizeof(modules) / sizeof(modules[0]) &&
+		       (strlen(modules[i].name) != n || strncmp(modules[i].name, w, n)))
+			i++;
+		if (i == sizeof(modules) / sizeof(modules[0]))
+			return oom_error_set(err, OOM_ERR_INVALID,
+					     "lora-targets: \"%.*s\" is none of the modules that Megatron-Bridge puts adapters "
+					     "on: linear_qkv (q_proj, k_proj, v_proj), linear_proj (o_proj), linear_fc1 "
+					     "(gate_proj, up_proj), linear_fc2 (down_proj)",
+					     (int)(n < 60 ? n : 60), w);
+		m->lora_targets |= 1 << modules[i].on;
+		w += n;
+	}
+	return OOM_OK;
+}
+
+static enum oom_status set_adapters(struct oom_megatron *m, const struct oom_plan *p, struct oom_error *err)
+{
+	if (!oom_plan_adapted(p))
+		return OOM_OK;
+	if (*p->modules_to_save || *p->exclude_modules || *p->rank_pattern || *p->layers_to_transform || p->lora_bias ||
+	    p->trainable_tokens || p->idle_adapters)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "engine megatron: Megatron-Bridge's LoRA is modelled with lora-targets and lora-dropout, "
+				     "nothing else of PEFT's; use hf, deepspeed or fsdp2");
+	if (m->stack != OOM_MG_GPT || m->mla || p->zero_stage >= 2)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "engine megatron: LoRA is modelled for GPT-like models without multi-latent attention and "
+				     "without Megatron-FSDP (--zero 0 or 1)");
+	if (p->lora_r % p->tp)
+		return oom_error_set(err, OOM_ERR_INVALID,
+				     "lora-r: a rank of %lld does not divide over %lld tensor-parallel ranks",
+				     (long long)p->lora_r, (long long)p->tp);
+	m->lora_r = p->lora_r;
+	m->lora_dropout = p->lora_dropout;
+	return set_targets(m, p, err);
+}
+
 static enum oom_status set_recipe(struct oom_megatron *m, const struct oom_plan *p,
 				  struct oom_error *err)
 {
@@ -237,6 +296,8 @@ enum oom_status oom_megatron_launch(const struct oom_model *model, const struct 
 	set_layout(p, m);
 	set_layers(p, m);
 	st = oom_mg_set_optimizer(m, oom_optimizer_at((size_t)p->optimizer)->megatron, err);
+	if (!st)
+		st = set_adapters(m, p, err);
 	if (!st && p->fp8)
 		st = set_recipe(m, p, err);
 	if (st)

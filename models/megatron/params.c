@@ -41,10 +41,20 @@ static double mlp(const struct oom_megatron *m, double in, double f, double t, b
 	return in * wide / t + f * in / t + (bias ? wide / t + in : 0);
 }
 
+/* Adapters of a layer, those of experts apart. */
+static void add_adapters(const struct oom_megatron *m, bool experts, struct mg_params *p)
+{
+	struct mg_adapter a[MG_ADAPTERS];
+	const size_t n = m->lora_r ? oom_mg_adapters(m, experts, a) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		*(a[i].routed ? &p->expert_adapters : &p->adapters) += a[i].a + a[i].b;
+}
+
 static struct mg_params layer(const struct oom_megatron *m, bool experts)
 {
 	const double h = (double)m->hidden;
-	struct mg_params p = {0, 0, 0, 0, 0, 0};
+	struct mg_params p = {0};
 
 	p.dense = 2 * norm(m, h) + attention(m, false);
 	if (!experts) {
@@ -73,6 +83,7 @@ static struct mg_params layer(const struct oom_megatron *m, bool experts)
 				    mlp(m, in, (double)m->moe_ffn, (double)m->etp, false);
 	}
 	p.largest_matrices = p.matrices + p.expert_matrices;
+	add_adapters(m, experts, &p);
 	return p;
 }
 
@@ -147,7 +158,7 @@ struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chu
 			       bool last_rank)
 {
 	const double h = (double)m->hidden, v = (double)m->padded_vocab / (double)m->tp * h;
-	struct mg_params p = {0, 0, 0, 0, 0, 0}, d = p, e = p;
+	struct mg_params p = {0}, d = p, e = p;
 
 	if (m->stack == OOM_MG_T5)
 		return t5_params(m);
@@ -158,6 +169,8 @@ struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chu
 	p.dense = (double)c->dense * d.dense + (double)c->moe * e.dense;
 	p.expert = (double)c->moe * e.expert;
 	p.largest = c->moe ? e.largest : d.largest;
+	p.adapters = (double)c->dense * d.adapters + (double)c->moe * e.adapters;
+	p.expert_adapters = (double)c->moe * e.expert_adapters;
 	p.matrices = (double)c->dense * d.matrices + (double)c->moe * e.matrices;
 	p.expert_matrices = (double)c->moe * e.expert_matrices;
 	p.largest_matrices = c->moe ? e.largest_matrices : d.largest_matrices;
@@ -169,6 +182,8 @@ struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chu
 		p.dense += (double)c->mtp *
 			   (one.dense + 3 * norm(m, h) + 2 * h * h / (double)m->tp);
 		p.expert += (double)c->mtp * one.expert;
+		p.adapters += (double)c->mtp * one.adapters;
+		p.expert_adapters += (double)c->mtp * one.expert_adapters;
 		p.matrices += (double)c->mtp * (one.matrices + 2 * h * h / (double)m->tp);
 		p.expert_matrices += (double)c->mtp * one.expert_matrices;
 	}

@@ -36,9 +36,22 @@ struct mg_params {
 	 * TransformerEngine multiplies in 8 bit (the router's, in neither of the two, is not) */
 	double matrices, expert_matrices;
 	double largest_matrices;
+	double adapters, expert_adapters;       /* beside them, where these alone train */
 };
 struct mg_params oom_mg_params(const struct oom_megatron *m, const struct mg_chunk *c,
 			       bool last_rank);
+
+/* One layer's adapters on this rank: A of `in` x `rank`, B of `rank` x `out`, of which the rank holds `a` and `b`
+ * elements. */
+struct mg_adapter {
+	enum oom_mg_target on;
+	bool routed, row;               /* of experts; its input is divided by tensor parallelism, as a row's is */
+	double in, out, a, b;
+};
+enum { MG_ADAPTERS = 6 };
+size_t oom_mg_adapters(const struct oom_megatron *m, bool experts, struct mg_adapter out[MG_ADAPTERS]);
+/* Does the module have one? */
+bool oom_mg_adapted(const struct oom_megatron *m, enum oom_mg_target on);
 
 /* Elements of one weight matrix of every shape the layers hold. */
 double oom_mg_matrix_elems(const struct oom_megatron *m, bool dense, bool moe);

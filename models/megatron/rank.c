@@ -102,8 +102,8 @@ double oom_mg_logit_bytes(const struct oom_megatron *m)
 	const double v = (double)m->padded_vocab / (double)m->tp, h = (double)m->hidden;
 	const double loss = per * T * v;
 	/* a moment later: gradient of the logits, of the head's input, and the head's weight
-	 * gradient (or its dummy) */
-	const double head = 2 * T * v + 2 * T * h + 2 * v * h;
+	 * gradient (or its dummy), where it trains */
+	const double head = 2 * T * v + 2 * T * h + (m->lora_r ? 0 : 2 * v * h);
 
 	return loss > head ? loss : head;
 }
@@ -266,6 +266,8 @@ void oom_mg_add_up(const struct oom_megatron *m, int64_t r, const struct mg_chun
 
 		s->params.dense += p.dense;
 		s->params.expert += p.expert;
+		s->params.adapters += p.adapters;
+		s->params.expert_adapters += p.expert_adapters;
 		s->params.largest = fmax(s->params.largest, p.largest);
 		s->params.matrices += p.matrices;
 		s->params.expert_matrices += p.expert_matrices;

@@ -61,7 +61,7 @@ static void schedule_of(const struct oom_mg_rank *k, struct oom_schedule *s)
 /* The model undivided: its parameters, each once and without padding. */
 static struct mg_params whole(const struct oom_megatron *m)
 {
-	struct mg_params sum = {0, 0, 0, 0, 0, 0};
+	struct mg_params sum = {0};
 	struct oom_megatron w = *m;
 	struct mg_chunk c[MG_CHUNKS];
 	size_t n;
@@ -77,6 +77,8 @@ static struct mg_params whole(const struct oom_megatron *m)
 
 		sum.dense += p.dense;
 		sum.expert += p.expert;
+		sum.adapters += p.adapters;
+		sum.expert_adapters += p.expert_adapters;
 	}
 	return sum;
 }
@@ -138,15 +140,20 @@ static enum oom_status find_fullest(const struct kind *kind, const struct oom_mo
 	"rank; balanced routing"
 
 /* Megatron itself takes layers that do not divide over the stages when it is told how they lie. */
-static const char *const warnings[] = {
-	[OOM_MG_SPLIT_EVEN] = NEAREST,
-	[OOM_MG_SPLIT_ENDS] = (NEAREST "; the layers do not divide over the stages: embedding and loss "
-				       "take the place of a layer each (--pp-embedding --pp-loss)"),
-	[OOM_MG_SPLIT_UP] = (NEAREST "; the layers do not divide over the stages: rounded up, the last "
-				     "stage takes what is left (--pp-layout)"),
-	[OOM_MG_SPLIT_BALANCED] = (NEAREST "; the layers do not divide over the stages: they differ by "
-					   "one (--pp-layout)"),
-};
+#define SPLITS(text) \
+	{ \
+		[OOM_MG_SPLIT_EVEN] = text, \
+		[OOM_MG_SPLIT_ENDS] = text "; the layers do not divide over the stages: embedding and loss " \
+					   "take the place of a layer each (--pp-embedding --pp-loss)", \
+		[OOM_MG_SPLIT_UP] = text "; the layers do not divide over the stages: rounded up, the last " \
+					 "stage takes what is left (--pp-layout)", \
+		[OOM_MG_SPLIT_BALANCED] = text "; the layers do not divide over the stages: they differ by " \
+					       "one (--pp-layout)", \
+	}
+static const char *const warnings[] = SPLITS(NEAREST);
+static const char *const adapted_warnings[] =
+	SPLITS(NEAREST "; adapters as Megatron-Bridge's LoRA has them, one for queries, keys and values and one for gate "
+		       "and up, from its source (estimated)");
 
 static enum oom_status evaluate(const struct kind *kind, const struct oom_model *model,
 				const struct oom_plan *p, struct oom_eval *out, struct oom_alive *alive,
@@ -164,21 +171,26 @@ static enum oom_status evaluate(const struct kind *kind, const struct oom_model 
 	all = whole(m);
 	memset(out, 0, sizeof(*out));
 	out->peak_op = out->peak_module = "";
-	out->total_params = out->trainable_params = (uint64_t)all.dense + (uint64_t)all.expert;
+	out->trainable_params = out->total_params = (uint64_t)all.dense + (uint64_t)all.expert;
+	if (m->lora_r) {
+		/* experts that share an adapter are those of a rank */
+		out->trainable_params = (uint64_t)all.adapters + (uint64_t)all.expert_adapters * (uint64_t)m->ep;
+		out->total_params += out->trainable_params;
+	}
 	out->active_params = (uint64_t)all.dense;
 	if (m->experts)
 		out->active_params += (uint64_t)all.expert / (uint64_t)m->experts *
 				      (uint64_t)m->moe_topk;
-	out->param_bytes = (m->precision == OOM_MG_FP32 ? 4 : 2) * (f.top.params + f.top.expert_params);
-	out->grad_bytes = (m->precision == OOM_MG_FP16 ? 2 : (uint64_t)m->grad_bytes) *
-			  (f.top.params + f.top.expert_params);
+	out->param_bytes = (m->precision == OOM_MG_FP32 ? 4 : 2) *
+			   (f.top.params + f.top.expert_params + (m->lora_r ? f.top.trained_params : 0));
+	out->grad_bytes = (m->precision == OOM_MG_FP16 ? 2 : (uint64_t)m->grad_bytes) * f.top.trained_params;
 	out->opt_bytes = f.top.optimizer_bytes;
 	schedule_of(&f.top, &s);
 	oom_read_phases(&s, NULL, NULL, out, alive);
-	/* forward + backward: 6 per active parameter and token, and the attention scores
+	/* forward + backward: 6 per active parameter and token, 4 where it is frozen, and the attention scores
 	 * (Megatron's num_floating_point_operations) */
 	out->flops_per_sample = (double)m->seq *
-				(6 * (double)out->active_params +
+				((m->lora_r ? 4 : 6) * (double)out->active_params +
 				 12 * (double)m->layers * (double)m->hidden * (double)m->seq) *
 				(p->grad_ckpt == OOM_CKPT_FULL ? 4.0 / 3 : 1);
 	out->work = oom_mg_work(m);
@@ -274,7 +286,10 @@ static enum oom_status megatron_flow(const struct oom_megatron *m, const struct 
 	return oom_mg_flow(m, r, out, err);
 }
 
-static const char *megatron_warning(const struct oom_megatron *m) { return warnings[m->split]; }
+static const char *megatron_warning(const struct oom_megatron *m)
+{
+	return m->lora_r ? adapted_warnings[m->split] : warnings[m->split];
+}
 
 static const char *titan_warning(const struct oom_megatron *m)
 {

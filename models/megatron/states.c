@@ -60,8 +60,9 @@ static double in_fp8(const struct oom_megatron *m, const struct mg_params *p, co
 }
 
 /* Bytes a parameter: weight, gradient buffer, fp32 master, moments; and over how many ranks each
- * lies.  Of them `eight` elements are multiplied in fp8. */
-static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double params,
+ * lies.  Of them `eight` elements are multiplied in fp8.  Frozen ones have a weight alone: gradient buffers and optimizers
+ * are of what requires a gradient (distributed_data_parallel.py, optimizer/__init__.py), adapters beside them. */
+static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double params, double adapters,
 		     double matrices, double eight, double ranks, const char *which)
 {
 	const bool fp32 = m->precision == OOM_MG_FP32, fp16 = m->precision == OOM_MG_FP16;
@@ -72,12 +73,13 @@ static double states(const struct oom_megatron *m, struct oom_mg_rank *o, double
 		     grad = fp32 ? 4 :
 			    fp16 ? 2 :
 				   (double)m->grad_bytes;
-	const double w = ((fp32 ? 4 : 2) * params + kept) / (wshard ? shard : 1),
-		     g = grad * params / (gshard ? shard : 1);
-	const double master = fp32 ? 0 : (double)m->main_param_bytes * params / shard;
+	const double trained = m->lora_r ? adapters : params;
+	const double w = ((fp32 ? 4 : 2) * (params + adapters) + kept) / (wshard ? shard : 1),
+		     g = grad * trained / (gshard ? shard : 1);
+	const double master = fp32 ? 0 : (double)m->main_param_bytes * trained / shard;
 	/* fp16 gradients are unscaled into an fp32 copy, freed when the next step begins */
-	const double copy = fp16 && !m->pipe_engine ? 4 * params / shard : 0,
-		     second = oom_pipe_second_gradients(m, params), mom = moment_bytes(m, params, matrices) / shard;
+	const double copy = fp16 && !m->pipe_engine ? 4 * trained / shard : 0,
+		     second = oom_pipe_second_gradients(m, params), mom = moment_bytes(m, trained, m->lora_r ? trained : matrices) / shard;
 
 	oom_mg_row(o, which, "weights: 2 B (4 in fp32) per parameter", OOM_MG_ROW_WEIGHTS, w);
 	oom_mg_row(o, "gradient buffer",
@@ -140,8 +142,8 @@ static double dummies(const struct oom_megatron *m, const struct mg_chunk *c, si
 	bool dense = m->stack == OOM_MG_T5, moe = false;
 	double sum = 0;
 
-	if (!m->grad_accum_fusion || m->local_layers)
-		return 0;
+	if (!m->grad_accum_fusion || m->local_layers || m->lora_r)
+		return 0;       /* frozen weights have no gradient */
 	for (size_t i = 0; i < n; i++) {
 		dense |= c[i].dense > 0;
 		moe |= c[i].moe > 0 || c[i].mtp > 0;
@@ -173,12 +175,13 @@ void oom_mg_between_steps(const struct oom_megatron *m, const struct mg_params *
 
 	o->params = (uint64_t)sum->dense;
 	o->expert_params = (uint64_t)sum->expert;
-	*copies = states(m, o, sum->dense, sum->matrices, eight, (double)(m->dp * m->cp),
+	o->trained_params = (uint64_t)(m->lora_r ? sum->adapters + sum->expert_adapters : sum->dense + sum->expert);
+	*copies = states(m, o, sum->dense, sum->adapters, sum->matrices, eight, (double)(m->dp * m->cp),
 			 "dense weights");
 	if (sum->expert > 0) {
 		const double more = in_fp8(m, sum, c, n, true);
 
-		*copies += states(m, o, sum->expert, sum->expert_matrices, more,
+		*copies += states(m, o, sum->expert, sum->expert_adapters, sum->expert_matrices, more,
 				  (double)(m->n_gpus / (m->etp * m->ep * m->pp)), "expert weights");
 		eight += more;
 	}

@@ -32,6 +32,10 @@ enum { DENSE_FWD = 18, DENSE_BWD = 26, EXPERTS_FWD = 46, EXPERTS_BWD = 60 };
  * the values writes 2, dropout's reads 3 and writes 2, the softmax' reads 4 and writes 2. */
 enum { SCORE_FWD = 13, SCORE_BWD = 19 };
 
+/* Where weights are frozen, nothing is cast for their gradients: of 4 bytes an element that is cast in two orders the second
+ * order's one (TransformerEngine pytorch/module/linear.py, columnwise=backward_needs_input). */
+#define FROZEN_UNCAST 0.25
+
 /* Of one token in one layer, forward. */
 struct token {
 	double products;        /* elements of the weights it meets */
@@ -39,7 +43,8 @@ struct token {
 	double written;         /* elements that products write, forward and for their inputs' gradients */
 	double depth;           /* inner sizes of the layer's products, forward and backward */
 	double score;           /* multiplications with each key, over heads */
-	double streamed;        /* elements products and point-wise kernels read and write */
+	double streamed;        /* elements products and point-wise kernels read and write; products alone */
+	double multiplied;
 };
 
 /* A token meets `times` weights of `in` x `out`, of this rank's part (tape.h: tiles). */
@@ -79,6 +84,7 @@ static void attention(const struct oom_megatron *m, struct token *k)
 	k->score += 2 * q / t;
 	/* products; rotation reads and writes q and k; norms and residuals: with the sequence
 	 * divided, a rank has but its part of these */
+	k->multiplied += 2 * h + (2 * q + 2 * kv) / t;
 	k->streamed += 2 * h + (2 * q + 2 * kv) / t + 2 * (q + kv) / t +
 		       10 * h / (m->sequence_parallel ? t : 1);
 }
@@ -89,6 +95,7 @@ static void mlp(const struct oom_megatron *m, double f, double times, double t, 
 
 	product(m, times, h, wide / t, k);
 	product(m, times, f / t, h, k);
+	k->multiplied += times * (2 * h + (wide + f) / t);
 	k->streamed += times * (2 * h + (2 * wide + 2 * f) / t);
 }
 
@@ -126,10 +133,46 @@ static double head_tiles(const struct oom_megatron *m)
 }
 
 struct sum {
-	double products, rated, written, depth, score, streamed, elems, fwd, bwd, tensor, expert;
+	double products, rated, written, depth, score, streamed, multiplied, fwd, bwd, tensor, expert;
+	double uncast;
+	/* adapters: products, their inputs' and outputs' elements forward and backward, modules, divided inputs */
+	double adapters, adapters_rated, passed, adapted, rows;
 };
 
-static void add_layers(const struct oom_megatron *m, double n, bool moe, struct sum *s)
+/* Kernels of an adapter: two products, a scale, a sum; backward a scale, four products, a sum of two gradients. */
+enum { ADAPTER_FWD = 4, ADAPTER_BWD = 6 };
+
+/* Elements that go through memory for one token beside a module of `in` x `out` (Megatron-Bridge peft/utils.py
+ * ParallelLinearAdapter.forward, lora_layers.py LoRALinear.forward): forward A reads its input, B writes, the scale reads and
+ * writes, the sum reads two and writes one; backward the scale, two products that read what it left, and on the other side
+ * one that reads the input, one that writes its gradient and the sum with the module's own. */
+static void add_adapters(const struct oom_megatron *m, double n, bool moe, double again, struct sum *s)
+{
+	struct mg_adapter a[MG_ADAPTERS];
+	const size_t count = m->lora_r ? oom_mg_adapters(m, moe, a) : 0;
+	const double r = (double)m->lora_r,
+		     tokens = (double)m->moe_topk / (double)(m->etp ? m->tp : 1) * m->moe_imbalance;
+
+	for (size_t i = 0; i < count; i++) {
+		const double rows = n * (a[i].routed ? tokens : 1);
+		struct token k = {0};
+
+		product(m, 1, a[i].row ? a[i].in : r / (double)m->tp, a[i].row ? r : a[i].in, &k);
+		product(m, 1, r, a[i].row ? a[i].out / (double)m->tp : a[i].out, &k);
+		s->adapters += rows * k.products;
+		s->adapters_rated += rows * k.rated;
+		s->written += rows * k.written;
+		s->uncast += rows * k.written;
+		s->depth += n * k.depth;
+		s->passed += rows * ((a[i].in + 6 * a[i].out) * (1 + again) + 4 * a[i].out + 5 * a[i].in);
+		s->adapted += n;
+		s->rows += a[i].row && !a[i].routed ? n : 0;
+	}
+	s->fwd += n * ADAPTER_FWD * (double)count;
+	s->bwd += n * ADAPTER_BWD * (double)count;
+}
+
+static void add_layers(const struct oom_megatron *m, double n, bool moe, double again, struct sum *s)
 {
 	struct token k = {0};
 	const double h = (double)m->hidden;
@@ -147,9 +190,12 @@ static void add_layers(const struct oom_megatron *m, double n, bool moe, struct 
 	s->depth += n * k.depth;
 	s->score += n * k.score;
 	s->streamed += n * k.streamed;
+	s->multiplied += n * k.multiplied;
+	s->uncast += m->lora_r ? n * k.written * FROZEN_UNCAST : 0;
 	s->fwd += n * (moe ? EXPERTS_FWD : DENSE_FWD);
 	s->bwd += n * (moe ? EXPERTS_BWD : DENSE_BWD);
 	s->tensor += n;
+	add_adapters(m, n, moe, again, s);
 	if (moe)
 		s->expert += n * (double)m->moe_topk * h / (double)(m->etp ? m->tp : 1);
 }
@@ -167,7 +213,11 @@ static void add_traffic(const struct oom_megatron *m, const struct sum *s, doubl
 		w->tensor_bytes = w->tensor_calls * n * h * size * 2 * (t - 1) / t;
 		/* the inputs' gradients travel while the weights' are computed (layers.py,
 		 * LinearWithGradAccumulationAndAsyncCommunication.backward) */
-		w->tensor_behind = 2 / (4 + 2 * again);
+		w->tensor_behind = m->lora_r ? 0 : 2 / (4 + 2 * again);         /* frozen ones have none */
+		/* an adapter's output is gathered where the module's is whole, and what it hands back is (ParallelLinearAdapter,
+		 * lin_out_gather_output): half an all-reduce in each direction */
+		w->tensor_calls += s->rows * (1 + again / 2);
+		w->tensor_bytes += s->rows * (1 + again / 2) * n * h * size * 2 * (t - 1) / t;
 	}
 	if (m->ep > 1) {
 		w->expert_calls = s->expert > 0 ? s->tensor * (4 + 2 * again) : 0;
@@ -202,25 +252,27 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 				     (double)m->recompute_layers * (double)m->pp / (double)m->layers :
 				     1 :
 				     0,
-		     core = m->recompute == OOM_MG_RC_SELECTIVE ? 1 : again;
+		     core = m->recompute == OOM_MG_RC_SELECTIVE ? 1 : again, passes = m->lora_r ? 2 : 3;
 	struct mg_params p;
 	struct sum s = {0};
 	struct oom_work w = {0};
 	double head = 0, weights = 0;
 
 	for (size_t i = 0; i < chunks; i++) {
-		add_layers(m, (double)c[i].dense, false, &s);
-		add_layers(m, (double)c[i].moe + (double)c[i].mtp * (m->experts > 0), true, &s);
-		add_layers(m, (double)c[i].mtp * !m->experts, false, &s);
+		add_layers(m, (double)c[i].dense, false, again, &s);
+		add_layers(m, (double)c[i].moe + (double)c[i].mtp * (m->experts > 0), true, again, &s);
+		add_layers(m, (double)c[i].mtp * !m->experts, false, again, &s);
 		if (c[i].loss)
 			head += h * (double)m->padded_vocab / t * (double)(1 + c[i].mtp);
 		p = oom_mg_params(m, &c[i], r == m->pp - 1);
 		weights += p.dense + p.expert;
 	}
+	/* frozen weights have no gradient, their inputs do */
 	*(m->precision == OOM_MG_FP32 ? &w.fp32_flops : &w.product_flops) =
-		2 * n * ((3 + again) * s.rated + 3 * head);
+		2 * n * ((passes + again) * s.rated + passes * head + (3 + again) * s.adapters_rated);
 	if (m->precision != OOM_MG_FP32) {
 		/* what runs again does so forward alone, half of what a layer writes in both directions */
+		w.uncast = n * s.uncast * (1 + again / 2);
 		w.written = n * (s.written * (1 + again / 2) + head / h + (head > 0) * h);
 		w.depth = s.depth * (1 + again / 2) + (head > 0) * (h + head / h);
 	}
@@ -228,13 +280,13 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 		w.batched_flops = 2 * n * keys * (3 + core) * s.score * head_tiles(m);
 	else    /* arXiv:2205.14135: five products backward for two forward */
 		w.attention_flops = 2 * n * keys * causal * (3.5 + core) * s.score;
-	w.model_flops = 6 * n * (s.products + head + keys * causal * s.score);
-	w.bytes = n * size * (3 + again) * s.streamed;
+	w.model_flops = 2 * n * (passes * (s.products + head) + 3 * (s.adapters + keys * causal * s.score));
+	w.bytes = n * size * ((3 + again) * s.streamed - (3 - passes) * s.multiplied + s.passed);
 	if (m->attention == OOM_MG_ATTN_UNFUSED)
 		w.bytes += n * keys * (double)m->heads / t * (SCORE_FWD * (1 + core) + SCORE_BWD) * s.tensor;
 	/* a weight is read by three products; its gradient is added to an fp32 one by the third
 	 * (tensor_parallel/layers.py, gradient_accumulation_fusion) */
-	w.streamed = weights * (size * (3 + again) + 8);
+	w.streamed = weights * (size * (passes + again) + (m->lora_r ? 0 : 8));
 	/* logits in 16 bit and in fp32, softmax, gradient */
 	w.bytes += head / h * n * 22;
 	w.launches = s.fwd * (1 + again) + (head > 0 ? 20 : 4);

@@ -161,7 +161,9 @@ static bool trains_base(const struct oom_plan *p)
 #define BASE_IS_FROZEN \
 	"with adapters all of the base is frozen: freeze, train and train-last choose what trains " \
 	"without; --lora-targets and --exclude-modules choose among adapters"
-#define NO_LORA "engine megatron: LoRA is not modelled; use hf, deepspeed or fsdp2"
+#define NO_LORA "engine megatron-deepspeed: LoRA is not modelled; use hf, deepspeed, fsdp2 or megatron"
+#define NO_FEW_BITS "engine megatron: a base in few bits is not modelled; use hf, deepspeed or fsdp2"
+#define NO_OTHER_ADAPTERS "engine megatron: of adapters LoRA alone is modelled; use hf, deepspeed or fsdp2"
 #define BY_ENGINE "offload needs --engine deepspeed, fsdp1 or fsdp2"
 #define BY_STAGE "offload needs a ZeRO stage (--zero 1, 2 or 3)"
 #define ALL_OR_NOTHING "FSDP offloads everything to the CPU or nothing: --offload-params cpu"

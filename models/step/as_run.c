@@ -34,3 +34,9 @@ void oom_plan_as_run(const struct oom_model *model, struct oom_plan *p)
 	if (caches(p))
 		uncache(p);
 }
+
+/* Megatron-Bridge's LoRA takes all four of a layer's linear modules (peft/lora.py, target_modules). */
+const char *oom_plan_lora_targets(const struct oom_plan *p, const struct oom_model *m)
+{
+	return oom_plan_norms(p) || oom_engine_core_layers(p) ? "all-linear" : oom_model_lora_targets(m);
+}

@@ -20,6 +20,9 @@ static enum oom_precision of_engine(const struct oom_plan *p)
 	const struct oom_engine_info *e = oom_engine_at((size_t)p->engine);
 	const bool mixes = p->tp > 1 || p->pp > 1 || p->cp > 1 || p->ep > 1;
 
+	/* Megatron-Bridge, whose adapters they are, trains them in 16 bit (recipes/common.py _peft_common) */
+	if (oom_plan_adapted(p) && oom_engine_core_layers(p))
+		return OOM_BF16;
 	return (enum oom_precision)(mixes ? e->mixed_precision : e->precision);
 }
 

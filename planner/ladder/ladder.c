@@ -234,7 +234,7 @@ void oom_plan_settle_for(struct oom_plan *p, const struct oom_model *model, char
 		p->seq_len = 0;
 	if ((oom_plan_adapted(p) || oom_plan_quantised(p)) && !*p->lora_targets)
 		snprintf(p->lora_targets, sizeof(p->lora_targets), "%s",
-			 oom_plan_norms(p) ? "all-linear" : oom_model_lora_targets(model));
+			 oom_plan_lora_targets(p, model));
 	oom_model_settle_base(model, p);
 	oom_model_settle_precision(model, p, NULL);
 	oom_engine_respell(p);

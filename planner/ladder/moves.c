@@ -197,7 +197,7 @@ bool move_to_adapters(struct oom_plan *p, const struct oom_model *m)
 		oom_plan_adapt(p);
 		if (!*p->lora_targets)
 			snprintf(p->lora_targets, sizeof(p->lora_targets), "%s",
-				 oom_model_lora_targets(m));
+				 oom_plan_lora_targets(p, m));
 		return true;
 	}
 	if (oom_plan_quantised(p))

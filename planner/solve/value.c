@@ -24,7 +24,7 @@ static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *wh
 	/* adapters that nobody had asked for get the family's targets, as for every command */
 	if (oom_plan_adapted(&p) && !*p.lora_targets)
 		snprintf(p.lora_targets, sizeof(p.lora_targets), "%s",
-			 oom_model_lora_targets(s->model));
+			 oom_plan_lora_targets(&p, s->model));
 	if (value <= p.global_batch && oom_plan_field(&p, s->knob) == &p.micro_batch)
 		oom_plan_settle_batch(&p, note);
 	if (oom_plan_field(&p, s->knob) == &p.gpus && s->node)

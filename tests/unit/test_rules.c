@@ -53,7 +53,11 @@ static const struct {
 	{"use-dora=true lora-r=8 peft-type=loha", "use-dora=true lora-r=8 peft-type=dora"},
 	{"autocast-adapter-dtype=false", "autocast-adapter-dtype=false lora-r=8"},
 	{"lora-dropout=0.1", "lora-dropout=0.1 lora-r=8"},
-	{"engine=megatron lora-r=8", "engine=megatron"},
+	{"engine=megatron-deepspeed lora-r=8", "engine=megatron lora-r=8"},
+	{"engine=megatron lora-r=8 qlora=true", "engine=hf lora-r=8 qlora=true"},
+	{"engine=megatron lora-r=8 base-weights=int8", "engine=hf lora-r=8 base-weights=int8"},
+	{"engine=megatron lora-r=8 use-dora=true", "engine=hf lora-r=8 use-dora=true"},
+	{"engine=megatron lora-r=8 peft-type=vera", "engine=hf lora-r=8 peft-type=vera"},
 	{"modules-to-save=lm_head", "modules-to-save=lm_head lora-r=8"},
 	{"exclude-modules=q_proj", "exclude-modules=q_proj lora-r=8"},
 

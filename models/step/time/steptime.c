@@ -82,7 +82,7 @@ static double keys_lead(const struct oom_plan *p)
 
 double oom_moved_bytes(const struct oom_plan *p, const struct oom_work *w, double cast_bytes)
 {
-	const double casts = w->written * cast_bytes;
+	const double casts = (w->written - w->uncast) * cast_bytes;
 	/* there and back, in the format that is computed in */
 	double products = w->written * 2 * (p->precision == OOM_FP32 ? 4 : 2);
 
@@ -205,7 +205,9 @@ static void reduce(struct oom_time_step *s, double computing)
 		     /* FSDP and ZeRO gather in the format that is computed in */
 		     weights = (double)(e->param_bytes - e->whole_bytes) *
 			       (engine->wraps_units && oom_time_autocasts(p) ? 0.5 : 1) * (gathers_8_bits(p) ? 0.5 : 1),
-		     gradients = (double)e->grad_bytes;
+		     gradients = (double)e->grad_bytes,
+		     /* what is updated is gathered after it: frozen weights are not */
+		     updated = weights * (e->total_params ? (double)e->trainable_params / (double)e->total_params : 1);
 	const struct oom_peers all = peers(s, D, inner < s->in_node ? inner : s->in_node);
 	struct oom_peers shard = all;
 	double bytes, calls, reductions = 1, seconds;
@@ -226,9 +228,9 @@ static void reduce(struct oom_time_step *s, double computing)
 					    2 * units * s->times) *
 			   (engine->waits && shard.n > shard.in_node ? MODULE_BY_MODULE : 1);
 	} else if (p->zero_stage == 2) {
-		bytes += weights * part;
+		bytes += updated * part;
 	} else if (p->zero_stage == 1) {
-		bytes = (gradients + weights) * part;
+		bytes = (gradients + updated) * part;
 	}
 	if (p->hybrid_shard) {
 		seconds += oom_ring_seconds(&s->speed, shard, bytes, calls);
