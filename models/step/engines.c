@@ -198,20 +198,21 @@ double oom_engine_hooks_s(const struct oom_plan *p, const struct oom_work *w)
 	return passes * 1e-6 * (e->unit_hook_us * units + e->tensor_hook_us * w->tensors);
 }
 
-/* Python of Megatron-core's and TransformerEngine's modules for one layer and micro-batch, forward and backward, whatever
+/* Python of Megatron-core's and TransformerEngine's modules for each kernel of a micro-batch, forward and backward, whatever
  * it computes: 24 layers of BERT-large over 16 micro-batches of 4 x 512 tokens take 4.5 ms each with four tensor ranks and
  * 4.7 with two and two stages, 12 layers of 512 elements 6.8 ms on four tensor ranks and 3.9 to 6.9 on one or two, the rest
  * of the step included, which is most of it where passes are few (eight H100s: Megatron-LM, golden_values_dev_dgx_h100.json
  * of bert_mcore_tp4_pp1, bert_mcore_tp2_pp2 and gpt3_mcore_*, tests/functional_tests/test_cases; a DGX A100, whose
- * processor is older, takes 6 to 9 for BERT).  A floor and no summand: kernels are queued while larger ones run, and no published
- * step of Megatron in data/throughput.csv is shorter.  Estimated, as those tests ask for deterministic kernels; of MoE
- * layers and of CUDA graphs, which need less of the processor, nothing is known. */
-#define CORE_LAYER_S 4.4e-3
+ * processor is older, takes 6 to 9 for BERT), and a dense layer has 44 kernels (../megatron/work.c).  A layer of experts has
+ * 106: 9.9 to 20 ms, and a dense one with two adapters 64: 6.75 (H100s; Megatron-Bridge 067f987
+ * examples/model_verification_cards of Qwen3 and GPT-OSS, which had not been looked at when the number was set).  A floor
+ * and no summand: kernels are queued while larger ones run.  Estimated, as those tests ask for deterministic kernels; CUDA
+ * graphs, which no knob says, need less of the processor: 5.8 to 8 ms for a layer of experts. */
+#define CORE_KERNEL_S 1e-4
 
-/* Recomputation is a forward pass more beside the forward and the twice as long backward pass. */
 double oom_engine_layers_s(const struct oom_plan *p, const struct oom_work *w)
 {
-	return oom_engine_core_layers(p) ? CORE_LAYER_S * w->units * (p->grad_ckpt == OOM_CKPT_FULL ? 4.0 / 3 : 1) : 0;
+	return oom_engine_core_layers(p) ? CORE_KERNEL_S * (w->launches + w->launches_back) : 0;
 }
 
 bool oom_engine_own_ranks(const struct oom_plan *p)

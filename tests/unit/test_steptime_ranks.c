@@ -122,6 +122,9 @@ static void layers_of_python(void **state)
 	(void)state;
 	memset(&e, 0, sizeof(e));
 	e.work.units = 24;
+	/* 18 kernels a layer forward and 26 backward, and those of the head (megatron/work.c) */
+	e.work.launches = 24 * 18 + 20;
+	e.work.launches_back = 24 * 26 + 12;
 	e.work.product_flops = 1e12;
 	p.precision = OOM_BF16;
 	p.engine = OOM_ENGINE_MEGATRON;
@@ -132,6 +135,8 @@ static void layers_of_python(void **state)
 	e.work.product_flops = 200e12;
 	large = oom_step_time(&p, &e, &g).total_s;
 	e.work.units = 1;
+	e.work.launches = 18 + 20;
+	e.work.launches_back = 26 + 12;
 	assert_true(fabs(oom_step_time(&p, &e, &g).total_s / large - 1) < 1e-3);
 	/* nothing of it under an engine that runs the model's own layers */
 	e.work.product_flops = 1e12;
