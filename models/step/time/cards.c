@@ -38,8 +38,8 @@ static const struct oom_card_class classes[] = {
 	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 12, 25 * GB, 25},
 	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 22, 12, 3 * GB, 6},
 	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.400, 0.714, 0.944, 48, 128, 0.25, 22, 12, 3 * GB, 9},
-	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 12, 50 * GB, 23},
-	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 12, 50 * GB, 6},
+	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 12, 50 * GB, 24},
+	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 12, 50 * GB, 7},
 	/* One source, an RTX 5090 and an RTX PRO 6000 (data/throughput.csv, rp-rtx-*): 0.80 of the data sheet's tensor cores over a whole step
 	 * of GPT-2, as clocks go above the 2.4 GHz that it is stated at.  Attention and memory are Ada's. */
 	{"nvidia", NULL, 12, false, false, "Blackwell without HBM", 1.050, 0.640, 0.714, 0.944, 48, 170, 0.25, 22, 12, 3 * GB, 1},
