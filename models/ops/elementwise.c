@@ -42,7 +42,7 @@ static const struct {
 	/* 2 / sqrt(pi) * exp(-(self.pow(2))) * grad */
 	[OOM_ERF] = {"erf", INPUT, {.full = 4}, false},
 	/* where(self == other, grad / 2, grad).masked_fill(self < other, 0) */
-	[OOM_MAXIMUM] = {"maximum", INPUT, {.full = 2, .flags = 2}, false},
+	[OOM_MAXIMUM] = {"maximum", INPUT, {.full = 1, .flags = 2}, false},
 	/* BLOOM's autograd.Function: input kept, backward in Python */
 	[OOM_GELU_PYTHON] = {"GeLUFunction", INPUT, {.full = 4}, false},
 };

@@ -81,7 +81,8 @@ struct oom_val oom_op_stack(struct oom_tape *t, const struct oom_val *x, int n, 
 	return joined(t, "stack", x, n, mono, width);
 }
 
-/* derivatives.yaml maximum: where(self == other, grad / 2, grad).masked_fill_(self < other, 0) */
+/* derivatives.yaml maximum: masked_fill_inplace_if_safe(where(self == other, grad / 2, grad), self < other, 0).  Both comparisons
+ * and the half live until the gradient has been filled. */
 struct oom_val oom_op_maximum(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
 	const bool rg = oom_wants_grad(t, a) || oom_wants_grad(t, b);
@@ -89,7 +90,9 @@ struct oom_val oom_op_maximum(struct oom_tape *t, struct oom_val a, struct oom_v
 	int32_t n = -1;
 
 	if (rg) {
-		n = oom_node(t, OOM_NODE_MUL, "maximum");
+		n = oom_node(t, OOM_NODE_CUSTOM, "maximum");
+		if (n >= 0)
+			t->nodes[n].temps = (struct oom_temps){.full = 1, .flags = 2};
 		oom_node_edge(t, n, a);
 		oom_node_edge(t, n, b);
 		oom_node_save(t, n, a);

@@ -86,9 +86,16 @@ class Tracker(fakecuda.Tracker):
     IN_PLACE = {"aten::scatter", "aten::scatter_add", "aten::index_add", "aten::index_put", "aten::_unsafe_index_put"}
     first, nth = None, 0
 
+    def in_place(self, name, args):
+        # and the gradient of maximum: masked_fill_inplace_if_safe(at::where(...), ...) (tools/autograd/derivatives.yaml)
+        if not self.in_bwd:
+            return False
+        made_by = getattr(self.buf_of(args[0]), "op", "") if name == "aten::masked_fill" else ""
+        return name in self.IN_PLACE or made_by == "aten::where"
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func._schema.name
-        self.first = args[0] if self.in_bwd and name in self.IN_PLACE else None
+        self.first = args[0] if self.in_place(name, args) else None
         self.nth = 0
         # torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace: not when somebody else holds the storage
         self.inplace_accumulation = not (name == "aten::add" and isinstance(args[1], torch.Tensor)
