@@ -78,6 +78,7 @@ struct oom_plan {
 	int64_t rope_tables;
 	/* enum oom_kv_repeat: which attention kernels get keys and values copied to all heads */
 	int64_t kv_repeat;
+	int64_t sdp_fused;          /* 1 = SDPA may choose a fused kernel, 0 = its MATH backend alone */
 	int64_t math_sdp_fp32;      /* 1 = attention without a fused kernel computes in fp32 */
 	int64_t keep_softmax_inputs; /* 1 = softmax and log_softmax keep their inputs for the backward pass */
 	int64_t softmax_product;    /* 1 = softmax's gradient is made of gradient times result, as CUDA's kernel has it */

@@ -309,6 +309,9 @@ static struct oom_val choose(struct oom_tape *t, const struct oom_val arg[4],
 	 * before Volta nothing */
 	const uint64_t align = is_half(q) ? sm >= 7 ? 8 : 1 : sm >= 8 ? 4 : 1;
 
+	/* select_sdp_backend passes over backends that the user has turned off */
+	if (!t->plan->sdp_fused)
+		return math(t, q, k, v, mask, a);
 	if (t->spread_mask && !a->causal && oom_is_none(mask)) {
 		count(t, a, !is_half(q), true);
 		return traced(t, q, k, v, a);
