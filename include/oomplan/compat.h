@@ -63,7 +63,7 @@ struct oom_compat_condition {
 	bool choices, asked, negated;   /* asked: the field of the plan as asked is meant */
 	int64_t low, high;              /* with choices, low is a set of bits */
 };
-#define OOM_COMPAT_CONDITIONS 224
+#define OOM_COMPAT_CONDITIONS 256
 #define OOM_COMPAT_ENGINES 32
 /* The rules that can concern a model on a card, whatever the plan, with what is left of their conditions.
  * A plain value. */
