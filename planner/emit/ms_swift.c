@@ -141,6 +141,9 @@ void fill_ms_swift(struct emission *e)
 	emit_set(e, "model", e->model);
 	if (emit_objective(e)->swift_type)
 		emit_set(e, "rlhf_type", emit_objective(e)->swift_type);
+	/* swift/arguments/rlhf_args.py: 0.04 and a reference where nothing is said */
+	if (emit_is(e, "objective", "grpo"))
+		emit_set(e, "beta", emit_is(e, "reference", "model") || emit_is(e, "reference", "adapter") ? "0.04" : "0.0");
 	if (emit_is(e, "task", "seq-cls"))
 		emit_set(e, "task_type", "seq_cls");
 	if (e->plan->num_labels > 0)

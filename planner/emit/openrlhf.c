@@ -11,7 +11,7 @@ static const struct {
 	const char *objective, *program, *estimator;
 } programs[] = {
 	{"sft", "train_sft", NULL}, {"dpo", "train_dpo", NULL}, {"reward", "train_rm", NULL},
-	{"ppo", "train_ppo_ray", "gae"}, {"grpo", "train_ppo_ray", "group_norm"},
+	{"ppo", "train_ppo_ray", "gae"}, {"ppo-apart", "train_ppo_ray", "gae"}, {"grpo", "train_ppo_ray", "group_norm"},
 };
 
 static size_t program_of(const struct emission *e)
@@ -63,6 +63,8 @@ static void ranks(struct emission *e)
 	if (!of_ray(e))
 		return;
 	emit_set(e, "algo.advantage.estimator", programs[program_of(e)].estimator);
+	if (emit_is(e, "objective", "ppo-apart"))
+		emit_set(e, "train.colocate_all", "true");
 	snprintf(buf, sizeof(buf), "%lld", (long long)nodes);
 	emit_set(e, "actor.num_nodes", buf);
 	snprintf(buf, sizeof(buf), "%lld", (long long)(e->plan->gpus / nodes));

@@ -146,6 +146,9 @@ static void trl_config(struct emission *e)
 	}
 	if (emit_is(e, "rollouts", "engine"))
 		emit_set(e, "use_vllm", "true");
+	/* a reference is there where beta is not 0 (grpo_trainer.py); how large it is no plan says */
+	if (emit_is(e, "objective", "grpo") && (emit_is(e, "reference", "model") || emit_is(e, "reference", "adapter")))
+		emit_set(e, "beta", "0.04");
 	if (emit_is(e, "reference", "none"))
 		emit_rows(e, "", "trl", "precompute_ref_log_probs");
 	if (emit_is(e, "offload-activations", "true"))

@@ -68,10 +68,7 @@ static const struct fw_row rows[] = {
 	{"train.dynamic_batch_enable", .hook = true, .source = PPO},
 	FW_KEY("train.max_tokens_per_gpu", NULL, NULL, NULL, PPO),
 	{"train.enable_ema", .note = "a moving mean of the weights on the host"},
-	{"train.colocate_all", .note = "critic, reference and rollout engine share the actor's cards between "
-					"updates: not in the price of the update"},
-	{"colocate_all_models", .note = "critic, reference and rollout engine share the actor's cards between "
-					"updates: not in the price of the update"},
+	{"train.colocate_all", .hook = true, .source = PPO}, {"colocate_all_models", .hook = true, .source = "OpenRLHF 0.8"},
 	{"train.colocate_actor_ref", .note = "the reference model shares the actor's cards: more than is priced"},
 	{"colocate_actor_ref", .note = "the reference model shares the actor's cards: more than is priced"},
 	{.key = NULL},
@@ -115,12 +112,23 @@ static const char *trainer(const struct fw_part *p)
 	return doc_below(fw_root(p), "data.chosen_key") ? "dpo" : "sft";
 }
 
+/* All models of a run of Ray's on the actor's cards. */
+static const char *colocated(const struct fw_part *p)
+{
+	return fw_on(p, "train.colocate_all") ? "train.colocate_all" : fw_on(p, "colocate_all_models") ? "colocate_all_models" : NULL;
+}
+
 /* With a critic: train_ppo, which 0.8 dropped, has all four models on every card and generates with the policy;
- * train_ppo_ray gives each cards of its own unless keys above say otherwise. */
+ * train_ppo_ray gives each cards of its own unless it is told to share them. */
 static void finish_critic(struct fw_part *p)
 {
-	const char *program = fw_text(p, ARGS_PROGRAM);
+	const char *program = fw_text(p, ARGS_PROGRAM), *shared = colocated(p);
 
+	if (shared && !fw_on(p, "ds.enable_sleep") && !fw_on(p, "deepspeed_enable_sleep")) {
+		fw_set(p, "@price.objective", "ppo-apart", NULL, PPO);
+		fw_unmodelled(p, shared, "all four models are priced; the rollout engine's share of the cards is not");
+		return;
+	}
 	if (strstr(program, "train_ppo") && !strstr(program, "train_ppo_ray")) {
 		fw_set(p, "@price.objective", "ppo-apart", NULL, CLI "train_ppo.py");
 		fw_unmodelled(p, fw_key(p, "micro_rollout_batch_size") ? "micro_rollout_batch_size" : ARGS_PROGRAM,
@@ -146,6 +154,9 @@ static void finish_objective(struct fw_part *p, const char *objective)
 	fw_default(p, "objective", objective, "the program");
 	if (fw_fact_is(p, "objective", "ppo"))
 		finish_critic(p);
+	else if (colocated(p))
+		fw_unmodelled(p, colocated(p), "reference and rollout engine share the actor's cards between updates: not in the price "
+			      "of the update");
 	if (fw_fact_is(p, "objective", "grpo"))
 		fw_default(p, "rollouts", "engine", "openrlhf/trainer/ray/vllm_engine.py");
 }
