@@ -185,6 +185,7 @@ struct oom_plan {
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
 	int64_t torch_autocast;     /* enum oom_autocast; DeepSpeed: over fp32 weights; FSDP1: around 16-bit ones */
 	int64_t reduce_dtype;       /* enum oom_reduce: FSDP, the type in which gradients are reduced */
+	int64_t no_sync;            /* FSDP: 1 = gradients stay whole on every GPU until the last micro-batch */
 	int64_t backward_prefetch;  /* enum oom_prefetch: FSDP1, when the next unit is gathered in the backward pass */
 	int64_t fp32_grads;         /* DeepSpeed: 1 = 16-bit gradients are accumulated in fp32 */
 	int64_t rank0_contexts;     /* 1 = GPU 0 holds a CUDA context of every process of its node */

@@ -172,6 +172,11 @@
  .setting = "torch_autocast: {enabled: true}",
  .source = "deepspeed/runtime/torch_autocast.py, engine.py; accelerate accelerator.py prepare_model",
  .aliases = NULL},
+{KNOB("no-sync", "no_sync", no_sync), FLAG(0),
+ .summary = "FSDP reduces gradients with the last micro-batch alone; until then they are whole on every GPU, which is what "
+	    "accelerate does (estimated)",
+ .setting = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch=False",
+ .source = "accelerate accelerator.py no_sync; torch/distributed/fsdp"},
 {KNOB("reduce-dtype", "reduce_dtype", reduce_dtype), WORD(reduces, OOM_REDUCE_AUTO),
  .summary = "FSDP: the type in which gradients are reduced over the ranks",
  .setting = "MixedPrecisionPolicy(reduce_dtype=)",

@@ -259,6 +259,8 @@
  "torch-autocast stands beside an engine's own mixed precision: --engine deepspeed or fsdp1"},
 {ABOVE(reduce_dtype, 0), WITHOUT_EFFECT_UNLESS(THAT(FSDP)),
  "reduce-dtype is FSDP's: --engine fsdp1 or fsdp2"},
+{ABOVE(no_sync, 0), WITHOUT_EFFECT_UNLESS(THAT(FSDP)),
+ "no-sync is FSDP's: --engine fsdp1 or fsdp2"},
 {ABOVE(backward_prefetch, 0), WITHOUT_EFFECT_UNLESS(THAT(HOOKED)),
  "backward-prefetch is FSDP1's: --engine fsdp1"},
 {ABOVE(fp32_grads, 0), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),

@@ -67,7 +67,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	if (!oom_quantised_in_buffers(oom_plan_base(p)))
 		k.packed_weights = 0;
 	k.evaluates = k.eval_batch = k.step_in_backward = k.torch_autocast = k.zero_grad = k.fp32_grads = 0;
-	k.reduce_dtype = k.backward_prefetch = k.overlap_comm = 0;
+	k.no_sync = k.reduce_dtype = k.backward_prefetch = k.overlap_comm = 0;
 	k.dataloader_workers = k.prefetch_factor = k.low_cpu_mem = k.quantised_load = k.empty_cache = k.save_sharded =
 		k.save_total_limit = 0;
 	k.hybrid_shard = k.bucket_view = k.reduce_bucket = k.max_live_params = k.sub_group_size = 0;

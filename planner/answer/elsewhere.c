@@ -50,7 +50,7 @@ static bool begin(const struct asker *a, const struct oom_plan *start, int64_t e
 	p->engine = engine;
 	p->zero_stage = to->shards_to;
 	p->bucket_view = p->hybrid_shard = p->torch_autocast = p->reduce_dtype = p->step_in_backward = 0;
-	p->backward_prefetch = 0;
+	p->backward_prefetch = p->no_sync = 0;
 	p->offload_optimizer = p->offload_params = OOM_OFFLOAD_NONE;
 	p->offload_activations = p->offload_gradients = 0;
 	p->optimizer = whole >= 0 ? whole : p->optimizer;

@@ -6,7 +6,8 @@
 
 #include "emit/fills.h"
 
-#define HOST "dataloader-workers save-total-limit save-sharded"
+/* no-sync is what accelerate does where a file says nothing */
+#define HOST "dataloader-workers save-total-limit save-sharded no-sync"
 /* what a file of the engine alone leaves to the trainer's */
 #define TRAINERS "eval-batch eval-accumulation padding-mask task loop num-layers convert-outputs-fp32 "
 

@@ -278,6 +278,21 @@ static void settle_one_process(struct fw_part *all)
 	fw_open(all, "zero", "one process: FSDP shards nothing there, and is priced so");
 }
 
+/* Trainer enters no_sync for all micro-batches of a step but the last (transformers/trainer.py; accelerate accelerator.py
+ * no_sync), unless its file asks for a reduction of each. */
+static void settle_sync(struct oom_reading *r)
+{
+	static const char key[] = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch";
+	struct fw_part *all = r->all;
+	bool each = false;
+
+	for (size_t i = 0; i < r->n_parts; i++)
+		each |= fw_on(r->parts[i], key);
+	if (fw_fact_is(all, "loop", "trainer") && !each && (fw_fact_is(all, "engine", "fsdp1") || fw_fact_is(all, "engine", "fsdp2")) &&
+	    whole(all, "zero", 0) >= 2 && whole(all, "grad-accum", 1) > 1 && whole(all, "gpus", 2) > 1)
+		fw_default(all, "no-sync", "true", "transformers/trainer.py: accelerator.no_sync");
+}
+
 void reading_settle(struct oom_reading *r)
 {
 	struct fw_part *all = r->all;
@@ -313,6 +328,7 @@ void reading_settle(struct oom_reading *r)
 	if (fw_fact_is(all, "hybrid-shard", "true"))
 		settle_replicas(all);
 	settle_one_process(all);
+	settle_sync(r);
 	if (whole(all, "gpus", 0) == 1)
 		fw_default(all, "nodes", "1", "one GPU");
 }

@@ -184,6 +184,7 @@ static const struct {
 	{"engine=fsdp2 gradient-as-bucket-view=true", "gradient-as-bucket-view=true"},
 	{"torch-autocast=true", "torch-autocast=true engine=deepspeed"},
 	{"reduce-dtype=fp32", "reduce-dtype=fp32 engine=fsdp1"},
+	{"no-sync=true", "no-sync=true engine=fsdp1"},
 	{"backward-prefetch=none", "backward-prefetch=none engine=fsdp1"},
 	{"fp32-grad-accum=true", "fp32-grad-accum=true engine=deepspeed zero=1"},
 	{"engine=deepspeed fp32-grad-accum=true", "fp32-grad-accum=true engine=deepspeed zero=3"},

@@ -277,6 +277,17 @@ static bool whole_before(const struct oom_plan *p)
 	       (e->gathers_apart && !e->own_adapters && p->quantised_load == OOM_QLOAD_AUTO);
 }
 
+/* Under no_sync nothing is reduced: the gradients, in the type of the computation, stay on every GPU and are added to until
+ * the backward pass of the last micro-batch reduces them (_runtime_utils.py _post_backward_hook, which returns before it
+ * reduces; _fsdp_param_group.py post_backward with reduce_grads off).  The tape has the rank's part of them. */
+static void whole_gradients(struct oom_schedule *s, const struct oom_plan *p)
+{
+	const uint64_t part = oom_part_of((oom_engine_casts_trained(p) ? 2 : 1) * s->in.grads, s->ranks);
+
+	if (p->no_sync && s->accumulates && s->in.grads > part)
+		oom_add_holding(s, "whole gradients", OOM_BUCKET_GRADS, s->in.grads - part, OOM_AT_BACKWARD, OOM_AT_STEP)->training = true;
+}
+
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 {
 	const bool casts = oom_engine_casts_trained(p);
@@ -295,6 +306,7 @@ static void holdings(struct oom_schedule *s, const struct oom_plan *p)
 		s->waits[0] = oom_plan_adapted(p) ? 1 : OOM_MOST_WAITS;
 		s->waits[1] = oom_plan_adapted(p) ? 0 : p->zero_stage >= 3 ? OOM_MOST_WAITS : 1;
 	}
+	whole_gradients(s, p);
 	s->grads_linger = !oom_engine_of(p)->gathers_apart && p->offload_params == OOM_OFFLOAD_NONE;
 	/* the flat parameter holds the codes of 4-bit weights; their scales are attributes of the
 	 * module, whole on every rank (bitsandbytes nn/modules.py Params4bit.quant_state), as are buffers

@@ -1,0 +1,67 @@
+/* FSDP between the micro-batches of a step: under no_sync gradients are whole on every GPU, in the type of the computation,
+ * beside all that a later micro-batch needs (torch/distributed/fsdp/_runtime_utils.py _post_backward_hook; accelerate
+ * accelerator.py no_sync). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "generation_configs.h"
+#include "priced.h"
+
+/* Mistral 7B with four layers: q and o of 4096 x 4096, k and v of 1024 x 4096, three of 14336 x 4096 and two norms in each;
+ * embeddings, head and the last norm. */
+#define ELEMENTS ((uint64_t)4 * (2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096 + 2 * 4096) + 2 * 32000 * 4096 + 4096)
+enum { GPUS = 8, NEAR = 1 << 20 };
+
+static uint64_t backward_of(int64_t engine, int64_t precision, int64_t accumulation, int64_t no_sync)
+{
+	struct oom_plan p = oom_plan_default();
+
+	p.precision = precision;
+	p.grad_ckpt = OOM_CKPT_FULL;
+	p.use_reentrant = OOM_REENTRANT_FALSE;
+	p.engine = engine;
+	p.zero_stage = 3;
+	p.gpus = GPUS;
+	p.seq_len = 256;
+	p.micro_batch = 1;
+	p.grad_accum = accumulation;
+	p.no_sync = no_sync;
+	return must(MISTRAL(4), &p).peak[OOM_PHASE_BWD2];
+}
+
+static void is_near(uint64_t got, uint64_t want)
+{
+	assert_in_range(got, want - NEAR, want + NEAR);
+}
+
+/* Whole ones of two bytes in place of an eighth of them, of two bytes and of four. */
+static void gradients_are_whole(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		const int64_t e = i ? OOM_ENGINE_FSDP2 : OOM_ENGINE_FSDP1;
+
+		is_near(backward_of(e, OOM_BF16, 4, 1) - backward_of(e, OOM_BF16, 4, 0), 2 * ELEMENTS - 2 * ELEMENTS / GPUS);
+		is_near(backward_of(e, OOM_AMP_BF16, 4, 1) - backward_of(e, OOM_AMP_BF16, 4, 0), 2 * ELEMENTS - 4 * ELEMENTS / GPUS);
+	}
+}
+
+static void one_micro_batch_is_the_last(void **state)
+{
+	(void)state;
+	assert_int_equal(backward_of(OOM_ENGINE_FSDP1, OOM_BF16, 1, 1), backward_of(OOM_ENGINE_FSDP1, OOM_BF16, 1, 0));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gradients_are_whole),
+		cmocka_unit_test(one_micro_batch_is_the_last),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
