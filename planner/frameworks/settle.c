@@ -169,6 +169,12 @@ static void settle_batch(struct fw_part *all)
 	else if (accum && global && !micro && global % (accum * replicas) == 0)
 		fw_set_whole(all, "micro-batch", global / (accum * replicas), NULL,
 			     "global batch / (accumulation x data-parallel GPUs)");
+	else if (micro && global && fw_fact_from_file(all, "micro-batch") && fw_fact_from_file(all, "global-batch") &&
+		 global < micro * replicas) {
+		fw_set(all, "@price.global-batch", "0", NULL, NULL);
+		fw_open(all, "global-batch", reading_text(all->reading, "%lld rows of all GPUs are fewer than micro-batch x GPUs (%lld x %lld): "
+			"the micro-batch is priced as it stands", (long long)global, (long long)micro, (long long)replicas));
+	}
 }
 
 /* LoRA's own defaults stand where the method is LoRA, and nowhere else. */
