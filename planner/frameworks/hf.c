@@ -361,7 +361,7 @@ const struct framework framework_hf = {
 		 "output_dir+learning_rate",
 	.never = "zero_optimization finetuning_type cutoff_len micro_batch_size sequence_len",
 	/* transformers' examples/pytorch */
-	.programs = "qlora run_clm run_clm_no_trainer run_fim run_mlm run_mlm_no_trainer run_plm run_glue run_glue_no_trainer "
+	.programs = "qlora run_language_modeling run_clm run_clm_no_trainer run_fim run_mlm run_mlm_no_trainer run_plm run_glue run_glue_no_trainer "
 		    "run_classification run_summarization run_summarization_no_trainer run_translation "
 		    "run_translation_no_trainer run_qa run_qa_no_trainer run_seq2seq_qa run_ner run_ner_no_trainer run_swag",
 	.own_scripts = true,

@@ -113,6 +113,9 @@ static const struct script {
 	 "objective=sft seq-len=1024 tgt-len=128 packing=false",
 	 "transformers run_summarization.py, run_translation.py DataTrainingArguments"},
 	{"run_qa run_qa_no_trainer", "", "objective=sft seq-len=384 packing=false", "transformers run_qa.py"},
+	/* transformers' before run_clm.py and run_mlm.py: TextDataset cuts the text to block_size, or to what the model takes */
+	{"run_language_modeling", "train_data_file+model_type train_data_file+do_train", "objective=pretrain seq-len=1024 packing=true",
+	 "transformers examples/legacy/run_language_modeling.py"},
 	{"run_clm run_clm_no_trainer",
 	 "dataset_config_name+block_size validation_split_percentage+block_size dataset_config_name+do_train",
 	 "objective=pretrain seq-len=1024 packing=true", "transformers run_clm.py group_texts"},
