@@ -187,7 +187,8 @@ static void holdings(const struct oom_schedule *s, const struct kept *kept, cons
 			.scope = h->place != OOM_ON_GPU ? places[h->place] : loop ? "training loop" : "rank",
 			.name = h->name,
 			.kind = held_kinds[h->bucket] ? held_kinds[h->bucket] : "temporary",
-			.born = moments[h->from],
+			/* what a loop makes before a step, scores of rollouts, is there in its passes */
+			.born = loop && h->from < OOM_AT_FORWARD ? "forward" : moments[h->from],
 			.count = 1,
 			.bytes = h->bytes,
 			.held = loop && h->from < OOM_AT_OUTPUT,
