@@ -16,33 +16,33 @@
 
 static const struct oom_card_class classes[] = {
 	/* makers of whom no row was published (estimated) */
-	{"", NULL, 0, false, false, "other", 0.60, 1.0, 0.45, 0.75, 96, 100, 0.125, 22, 12, 25 * GB, 0},
+	{"", NULL, 0, false, false, "other", 0.60, 1.0, 0.45, 0.75, 96, 100, 0.125, 22, 20, 25 * GB, 0},
 	/* AMD's are benchmarks of parts.  MI300X: products of a Llama 70B's shapes at 493 to 580 of 1,307 Tflop/s, and as much
 	 * less of short inner sizes as 450 elements take; torch.nn.functional.linear, which autocast calls, at 420 and 288
 	 * where torch.matmul has 546 and 493: what casts, copies and biases move, at 1.6 TB/s (ROCm/TransformerEngine,
 	 * issues 72 and 73) */
-	{"amd", NULL, 0, true, true, "CDNA", 0.47, 1.5, 0.20, 0.29, 450, 304, 0.08, 22, 12, 50 * GB, 2},
+	{"amd", NULL, 0, true, true, "CDNA", 0.47, 1.5, 0.20, 0.29, 450, 304, 0.08, 22, 20, 50 * GB, 2},
 	/* MI350X, under ROCm 7: 1,104 of 2,300 Tflop/s, 901 over an inner size of 1,280, linear no slower than matmul (a
 	 * public table of such shapes of January 2026); copies and fused attention as an MI300X's (Azure's benchmarking
 	 * guide, ND MI300X v5: 4.1 of 5.3 TB/s).  GPTs of 30 million to 10 billion parameters
 	 * then take 0.79 to 1.11 of what that table says */
-	{"amd", "CDNA4", 0, true, true, "CDNA 4", 0.48, 1.5, 0.32, 0.775, 357, 256, 0.068, 22, 12, 50 * GB, 0},
-	{"intel", NULL, 0, false, true, "Gaudi", 0.77, 0.965, 0.48, 0.90, 0, 0, 0.25, 22, 12, 37 * GB, 2},
+	{"amd", "CDNA4", 0, true, true, "CDNA 4", 0.48, 1.5, 0.32, 0.775, 357, 256, 0.068, 22, 20, 50 * GB, 0},
+	{"intel", NULL, 0, false, true, "Gaudi", 0.77, 0.965, 0.48, 0.90, 0, 0, 0.25, 22, 20, 37 * GB, 2},
 	/* one source: two TITAN Xp under fp16 autocast, which have no units for it */
-	{"nvidia", NULL, 3, false, false, "before Volta", 0.50, 0.06, 0.50, 0.75, 32, 56, 1, 22, 12, 3 * GB, 1},
-	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 22, 12, 3.1 * GB, 7},
-	{"nvidia", NULL, 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 22, 12, 3 * GB, 2},
+	{"nvidia", NULL, 3, false, false, "before Volta", 0.50, 0.06, 0.50, 0.75, 32, 56, 1, 22, 20, 3 * GB, 1},
+	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 22, 20, 3.1 * GB, 7},
+	{"nvidia", NULL, 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 22, 20, 3 * GB, 2},
 	/* Attention: FlashAttention reaches 25 to 40 % of its peak, FlashAttention-2 50 to 73 % (Dao 2023, arXiv:2307.08691, abstract), which
 	 * are 0.34 to 0.55 and 0.69 to 1.0 of what products sustain; rows say "flash" of either.  0.58 is between them, and how far the
 	 * one or the other is from it is in the interval (interval.c). */
-	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 12, 25 * GB, 25},
-	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 22, 12, 3 * GB, 6},
-	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.400, 0.714, 0.944, 48, 128, 0.25, 22, 12, 3 * GB, 9},
-	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 12, 50 * GB, 24},
-	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 12, 50 * GB, 7},
+	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 20, 25 * GB, 25},
+	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 22, 20, 3 * GB, 6},
+	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.400, 0.714, 0.944, 48, 128, 0.25, 22, 20, 3 * GB, 9},
+	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 20, 50 * GB, 24},
+	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 20, 50 * GB, 7},
 	/* One source, an RTX 5090 and an RTX PRO 6000 (data/throughput.csv, rp-rtx-*): 0.80 of the data sheet's tensor cores over a whole step
 	 * of GPT-2, as clocks go above the 2.4 GHz that it is stated at.  Attention and memory are Ada's. */
-	{"nvidia", NULL, 12, false, false, "Blackwell without HBM", 1.050, 0.640, 0.714, 0.944, 48, 170, 0.25, 22, 12, 3 * GB, 1},
+	{"nvidia", NULL, 12, false, false, "Blackwell without HBM", 1.050, 0.640, 0.714, 0.944, 48, 170, 0.25, 22, 20, 3 * GB, 1},
 };
 enum { N_CLASSES = sizeof(classes) / sizeof(classes[0]), A100 = 7 };
 

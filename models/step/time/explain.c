@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "steptime_as.h"
+#include "update.h"
 #include "oomplan/option.h"
 #include "oomplan/steptime.h"
 #include "step/engines.h"
@@ -80,16 +81,19 @@ static void launches(const struct facts *f)
 {
 	const double hooks = oom_engine_hooks_s(f->plan, &f->eval->work);
 	const double layers = oom_engine_layers_s(f->plan, &f->eval->work);
-	char gathering[64] = "", least[64] = "";
+	const double update = oom_update_python_s(&f->eval->work);
+	char gathering[64] = "", least[64] = "", updating[64] = "";
 
 	if (layers > 0)
 		snprintf(least, sizeof(least), ", no less than %.3g s of the layers' own Python", layers);
 	if (hooks > 0)
 		snprintf(gathering, sizeof(gathering), " + %.3g s of hooks that gather weights", hooks);
-	say(f, "%.0f x %.3g us from Python + %.0f x %.3g us from autograd%s%s%s, x %lld",
+	if (update > 0)
+		snprintf(updating, sizeof(updating), ", and %.3g s of the optimizer's Python", update);
+	say(f, "%.0f x %.3g us from Python + %.0f x %.3g us from autograd%s%s%s, x %lld%s",
 	    f->eval->work.launches, f->speed.python_s * 1e6, f->eval->work.launches_back,
 	    f->speed.engine_s * 1e6, f->plan->compile ? ", a third of them compiled" : "", gathering,
-	    least, times(f));
+	    least, times(f), updating);
 }
 
 static void sent(const struct facts *f, double bytes, double calls, double speed)

@@ -111,7 +111,7 @@ static double compute(struct oom_time_step *s)
 		     launching = (w->launches * s->speed.python_s +
 				  w->launches_back * s->speed.engine_s) *
 				 (s->plan->compile ? COMPILED_LAUNCHES : 1) +
-				 oom_engine_hooks_s(s->plan, w),
+				 oom_engine_hooks_s(s->plan, w) + oom_update_python_s(w) / s->times,
 		     both = oom_time_hidden(card, launching);
 
 	s->part[OOM_TIME_PRODUCTS] = products * s->times;

@@ -33,5 +33,7 @@ static inline bool oom_time_autocasts(const struct oom_plan *p)
 
 /* The update, where states are, and what offloading moves. */
 void oom_time_update(struct oom_time_step *s);
+/* What the optimizer's Python takes, which the card computes beside. */
+double oom_update_python_s(const struct oom_work *w);
 
 #endif
