@@ -203,6 +203,12 @@ static void count_shape(struct oom_tape *t, struct oom_val x, uint64_t in, uint6
 	t->sums->tally.depth[1] += calls * (double)out;
 }
 
+/* Weights are read for the forward and for their inputs' gradients: halves of it. */
+void oom_tape_moves(struct oom_tape *t, double bytes)
+{
+	t->sums->tally.weights_read += bytes / 2 * t->mult;
+}
+
 /* What it reads of x and writes is in the rows (step/time/work.c). */
 void oom_tape_product(struct oom_tape *t, struct oom_val x, uint64_t in, uint64_t out, bool trains)
 {

@@ -250,6 +250,8 @@ void oom_tape_flops(struct oom_tape *t, uint16_t mono, double flops, enum oom_dt
 /* A kernel of the forward pass reads x a second time, as one does that needs sums over all of it first; its backward
  * reads x and the gradient so. */
 void oom_tape_twice(struct oom_tape *t, struct oom_val x);
+/* Bytes that go through memory besides, whatever the batch is. */
+void oom_tape_moves(struct oom_tape *t, double bytes);
 /* Empties the tape, keeping its memory. */
 void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struct oom_plan *plan);
 void oom_tape_release(struct oom_tape *t);
