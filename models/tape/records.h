@@ -95,7 +95,11 @@ struct oom_val {
 	bool perm;              /* memory is [b, s, h, d] behind a transposed [b, h, s, d] view */
 };
 
-/* Casts that are remembered, the latest; a layer's products read no more tensors at a time. */
+/* A tensor's cast, which a compiled graph makes once.  The latest are remembered: a layer's products read no more
+ * tensors at a time. */
+struct oom_twin {
+	struct oom_val x, cast;
+};
 enum { OOM_TWINS = 8 };
 
 /* A static width and the expression it came from. */

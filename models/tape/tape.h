@@ -99,15 +99,12 @@ struct oom_tape {
 	bool amp;
 	uint8_t amp_dt;
 	uint32_t amp_region, amp_seq;
-	/* the embeddings' output where it is a leaf that needs a gradient: autocast caches its copy
-	 * as a weight's */
+	/* the embeddings' output where it is a leaf that needs a gradient: autocast caches its copy as a weight's */
 	struct oom_leaf {
 		struct oom_val x, copy;
 		uint32_t region;
 	} leaf;
-	struct oom_twin {                       /* a tensor's cast, which a compiled graph makes once */
-		struct oom_val x, cast;
-	} twins[OOM_TWINS];
+	struct oom_twin twins[OOM_TWINS];       /* the latest casts; and the one that gives place to the next */
 	uint8_t next_twin;
 	struct oom_val token_rows;              /* rows of the words' table that train; or none */
 	/* trained tokens stand before the sequence; they and both, names of the model's caller */

@@ -41,13 +41,14 @@ static bool say(struct oom_pricing *p, const char *knob, const char *was, const 
 {
 	const enum oom_lever lever = lever_of(knob);
 	struct oom_priced *const out = p->out;
-	char *const text = out->change[out->n_changes];
 	const size_t size = sizeof(out->change[0]);
 	struct oom_key_change change;
 	const char *words;
+	char *text;
 
 	if (out->n_changes == OOM_PRICED_CHANGES || (lever != OOM_LEVER_NONE && (*said & OOM_SET(lever))))
 		return true;
+	text = out->change[out->n_changes];
 	*out->key[out->n_changes] = 0;
 	/* on one card nothing is divided, whatever it is called */
 	words = lever != OOM_LEVER_NONE && !(lever == OOM_LEVER_SHARD && p->q.plan.gpus <= 1) ? oom_lever_of(p->crash, lever) : NULL;

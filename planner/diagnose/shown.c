@@ -239,8 +239,8 @@ static void spoken_card(struct oom_shown *s, const struct oom_crash *c, const st
 
 void oom_shown_read(const struct oom_crash_text *text, const struct oom_crash *c, struct oom_shown *out)
 {
-	struct oom_spoken_models models = {NULL};
-	struct chosen chosen = {NULL};
+	struct oom_spoken_models models = {0};
+	struct chosen chosen = {0};
 	struct oom_gpus gpus = {0};
 	struct oom_error err = {{0}};
 

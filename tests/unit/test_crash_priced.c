@@ -141,7 +141,7 @@ static void names(void **state)
 		{"llama-2-70b-hf", "Llama-2-70B", false}, {"my_llama_7b", NULL, false}, {"own-CodeLlama-7b-hf", NULL, false}, {"gpt2-own", NULL, false}, {"7b", NULL, false},
 	};
 
-	struct oom_spoken_models models = {NULL};
+	struct oom_spoken_models models = {0};
 
 	(void)state;
 	oom_spoken_load(&models);
