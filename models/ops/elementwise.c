@@ -67,16 +67,40 @@ struct oom_val oom_larger(struct oom_tape *t, struct oom_val a, struct oom_val b
 	return oom_cond_more(t, b.mono, b.width, a.mono, a.width) ? b : a;
 }
 
-static bool same_value(struct oom_val a, struct oom_val b)
+/* In a block that is run again what has a node is known by it: its storage may have been made anew. */
+static bool same_value(const struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
-	return a.sto == b.sto && a.node == b.node && a.slot == b.slot && a.dt == b.dt && a.mono == b.mono &&
-	       a.width == b.width && a.perm == b.perm;
+	return a.node == b.node && a.slot == b.slot && (a.sto == b.sto || (t->recompute && a.node >= 0)) && a.dt == b.dt &&
+	       a.mono == b.mono && a.width == b.width && a.perm == b.perm;
 }
 
-/* Of a dry run, which has no storage but must take the same nodes as the real one, it is only known whose it is. */
+/* Parts of a tensor have a node each; without one they look alike, and the whole alone is known.  A block that is run
+ * again runs dry first, without storage, and must take the same nodes both times: it remembers what has them. */
+static bool is_known(const struct oom_tape *t, struct oom_val x)
+{
+	if (x.node <= -2)
+		return x.width == t->params[-2 - x.node].elems;
+	if (x.node >= 0 && oom_wants_grad(t, x))
+		return true;
+	return !t->recompute && x.sto >= 0 && t->rows[x.sto].mono == x.mono && t->rows[x.sto].width == x.width;
+}
+
+static bool is_dead(const struct oom_tape *t, struct oom_val x)
+{
+	return x.sto >= 0 && t->refs[x.sto] <= 0;
+}
+
+/* Of a block that is run again nothing is asked about storage, for its dry run has none. */
 static bool still_there(const struct oom_tape *t, struct oom_val x)
 {
-	return x.sto >= 0 ? t->refs[x.sto] > 0 : t->dry && x.node >= 0;
+	return t->recompute || (x.sto >= 0 && !is_dead(t, x));
+}
+
+void oom_forget_casts(struct oom_tape *t, struct oom_val x)
+{
+	for (size_t i = 0; i < OOM_TWINS; i++)
+		if (same_value(t, t->twins[i].x, x) || same_value(t, t->twins[i].cast, x))
+			t->twins[i] = (struct oom_twin){oom_none(), oom_none()};
 }
 
 /* What x is a cast of, where it is cast back: a compiled graph copies that (torch/_inductor/fx_passes/joint_graph.py
@@ -84,7 +108,7 @@ static bool still_there(const struct oom_tape *t, struct oom_val x)
 static struct oom_val origin(const struct oom_tape *t, struct oom_val x, enum oom_dtype dt)
 {
 	for (size_t i = 0; i < OOM_TWINS; i++)
-		if (same_value(t->twins[i].cast, x) && t->twins[i].x.dt == dt && still_there(t, t->twins[i].x) &&
+		if (same_value(t, t->twins[i].cast, x) && t->twins[i].x.dt == dt && still_there(t, t->twins[i].x) &&
 		    oom_wants_grad(t, t->twins[i].x) == oom_wants_grad(t, x))
 			return t->twins[i].x;
 	return x;
@@ -92,14 +116,18 @@ static struct oom_val origin(const struct oom_tape *t, struct oom_val x, enum oo
 
 /* A compiled graph casts a tensor to a type once (torch/_functorch/compile_utils.py fx_graph_cse): the cast there is, or
  * none. */
-static struct oom_val cast_before(const struct oom_tape *t, struct oom_val x, enum oom_dtype dt)
+static struct oom_val cast_before(struct oom_tape *t, struct oom_val x, enum oom_dtype dt)
 {
 	for (size_t i = 0; i < OOM_TWINS; i++) {
-		const struct oom_twin *w = &t->twins[i];
+		struct oom_twin *w = &t->twins[i];
 
-		if (same_value(w->x, x) && w->cast.dt == dt && still_there(t, w->cast) &&
-		    (w->cast.node >= 0) == oom_wants_grad(t, x))
-			return w->cast;
+		if (!same_value(t, w->x, x) || w->cast.dt != dt || !still_there(t, w->cast) ||
+		    (w->cast.node >= 0) != oom_wants_grad(t, x))
+			continue;
+		if (!is_dead(t, w->cast))
+			return oom_share(t, w->cast);
+		w->cast.sto = oom_new_like(t, "_to_copy", x, dt).sto;
+		return w->cast;
 	}
 	return oom_none();
 }
@@ -121,7 +149,7 @@ static struct oom_val cast_of(struct oom_tape *t, struct oom_val of, enum oom_dt
 
 struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt)
 {
-	const bool once = t->plan->compile && (x.sto >= 0 || x.node != -1);
+	const bool once = t->plan->compile && is_known(t, x);
 	struct oom_val of = x, y = oom_none();
 
 	if (x.dt == dt) {
@@ -133,9 +161,7 @@ struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype 
 		of = origin(t, x, dt);
 		y = cast_before(t, of, dt);
 	}
-	if (!oom_is_none(y)) {
-		y = oom_share(t, y);
-	} else {
+	if (oom_is_none(y)) {
 		y = cast_of(t, of, dt);
 		if (once) {
 			t->twins[t->next_twin] = (struct oom_twin){of, y};
@@ -198,6 +224,7 @@ struct oom_val oom_op_add(struct oom_tape *t, struct oom_val a, struct oom_val b
 
 struct oom_val oom_op_add_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
+	oom_forget_casts(t, a);
 	if (oom_wants_grad(t, a) || oom_wants_grad(t, b)) {
 		int32_t n = oom_node(t, OOM_NODE_ADD, "add_");
 
@@ -263,6 +290,7 @@ struct oom_val oom_op_div(struct oom_tape *t, struct oom_val a, struct oom_val b
 struct oom_val oom_op_div_inplace(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
 	if (!oom_wants_grad(t, a) && !oom_wants_grad(t, b)) {
+		oom_forget_casts(t, a);
 		oom_done(t, b);
 		return a;
 	}

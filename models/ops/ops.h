@@ -115,6 +115,8 @@ enum oom_lora_words oom_lora_words(const struct oom_tape *t);
 bool oom_lora_translated(const struct oom_tape *t, const char *word);
 
 struct oom_val oom_op_cast(struct oom_tape *t, struct oom_val x, enum oom_dtype dt);
+/* x is written in place: what was cast of it before, or it was cast to, is another tensor in a compiled graph. */
+void oom_forget_casts(struct oom_tape *t, struct oom_val x);
 /* The dequantised weight of a layer: `elems` elements of type dt, alive until it is dropped. */
 struct oom_val oom_dequantised(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
 /* y = x W^T (+ b).  name is the last word of the module's path ("q_proj"), with which LoRA targets are

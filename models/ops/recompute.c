@@ -18,6 +18,8 @@ static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bo
 	t->recompute = true;
 	t->dry = t->stopped = dry;
 	t->kept.products = 0;
+	/* a dry run's tensors are known by their nodes, whose numbers those of another block's have had */
+	oom_twins_reset(t);
 	oom_amp_enter(t);
 	y = oom_layer_run(t, c);
 	oom_amp_leave(t);
@@ -162,6 +164,10 @@ void oom_block_recompute(struct oom_tape *t, int32_t index)
 		struct oom_node *to = &t->nodes[real + i - mark];
 		const struct oom_node *from = &t->nodes[i];
 
+		if (to->kind != from->kind) {
+			oom_tape_fail(t, OOM_ERR_LIMIT, "a recomputed block differs from its forward");
+			return;
+		}
 		memcpy(to->has, from->has, sizeof(to->has));
 		memcpy(to->grad, from->grad, sizeof(to->grad));
 		memcpy(to->gperm, from->gperm, sizeof(to->gperm));

@@ -83,6 +83,7 @@ struct oom_val oom_op_dropout_inplace(struct oom_tape *t, struct oom_val x, doub
 
 	if (!t->train || p <= 0)
 		return x;
+	oom_forget_casts(t, x);
 	noise = oom_new_like(t, "dropout noise", x, (enum oom_dtype)x.dt);
 	if (oom_wants_grad(t, x)) {
 		n = oom_node(t, OOM_NODE_MUL, "mul_");
@@ -116,6 +117,7 @@ struct oom_val oom_op_masked(struct oom_tape *t, const char *name, struct oom_va
 
 struct oom_val oom_op_masked_inplace(struct oom_tape *t, struct oom_val x, struct oom_val mask)
 {
+	oom_forget_casts(t, x);
 	if (oom_wants_grad(t, x)) {
 		int32_t n = oom_node(t, OOM_NODE_WHERE, "masked_fill_");
 

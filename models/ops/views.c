@@ -63,6 +63,7 @@ struct oom_val oom_op_merge_heads(struct oom_tape *t, struct oom_val x)
 
 struct oom_val oom_op_temper(struct oom_tape *t, struct oom_val x, uint16_t view)
 {
+	oom_forget_casts(t, x);
 	x = pass(t, OOM_NODE_IN_VIEW, "div_", x);
 	if (x.node >= 0) {
 		t->nodes[x.node].aux_mono = view;
@@ -97,6 +98,7 @@ struct oom_val oom_op_viewed(struct oom_tape *t, struct oom_val x)
 
 struct oom_val oom_op_add_in_view(struct oom_tape *t, struct oom_val a, struct oom_val b)
 {
+	oom_forget_casts(t, a);
 	if (oom_wants_grad(t, a) || oom_wants_grad(t, b)) {
 		const int32_t n = oom_node(t, OOM_NODE_SET_SLICE, "CopySlices");
 

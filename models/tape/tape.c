@@ -72,6 +72,13 @@ void oom_tape_release(struct oom_tape *t)
 	memset(t, 0, sizeof(*t));
 }
 
+void oom_twins_reset(struct oom_tape *t)
+{
+	for (size_t i = 0; i < OOM_TWINS; i++)
+		t->twins[i] = (struct oom_twin){oom_none(), oom_none()};
+	t->next_twin = 0;
+}
+
 void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struct oom_plan *plan)
 {
 	t->arch = arch;
@@ -115,9 +122,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 	t->token_types = t->typed_mask = t->spread_mask = t->loss_outside = t->outer_head = false;
 	t->amp = false;
 	t->leaf = (struct oom_leaf){.x = oom_none(), .copy = oom_none()};
-	for (size_t i = 0; i < OOM_TWINS; i++)
-		t->twins[i] = (struct oom_twin){oom_none(), oom_none()};
-	t->next_twin = 0;
+	oom_twins_reset(t);
 	t->adapter = (struct oom_embedding_adapter){.a = oom_none()};
 	t->shared_in = t->shared_out = 0;
 	t->amp_region = t->amp_seq = 0;

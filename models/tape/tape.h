@@ -252,12 +252,12 @@ void oom_tape_moves(struct oom_tape *t, double bytes);
 /* Empties the tape, keeping its memory. */
 void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struct oom_plan *plan);
 void oom_tape_release(struct oom_tape *t);
+/* No cast is remembered. */
+void oom_twins_reset(struct oom_tape *t);
 /* Sets the status, and the sentence that goes with it; the first failure stands. */
-void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
-	OOM_PRINTF(3, 4);
+void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...) OOM_PRINTF(3, 4);
 /* The same where the config's sizes make no model: which of them may be behind it is added later (oom_read_explain). */
-void oom_tape_impossible(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
-	OOM_PRINTF(3, 4);
+void oom_tape_impossible(struct oom_tape *t, enum oom_status status, const char *fmt, ...) OOM_PRINTF(3, 4);
 /* Makes room for `need` elements of an array of the tape's, which begins with so many as a usual tape has (a copy costs
  * more than pages that nobody touches); false: the status is out of memory. */
 enum oom_usual { OOM_USUAL_FEW = 64, OOM_USUAL_NODES = 512, OOM_USUAL_ROWS = 1024 };
@@ -315,19 +315,16 @@ void oom_done(struct oom_tape *t, struct oom_val x);
 /* A second reference to x's storage. */
 struct oom_val oom_share(struct oom_tape *t, struct oom_val x);
 /* Scratch of one kernel: allocated and freed at once (all of them alive together). */
-void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
-		 enum oom_dtype dt);
-struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width,
-				enum oom_dtype dt);
+void oom_scratch(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt);
+struct oom_val oom_scratch_hold(struct oom_tape *t, const char *name, uint16_t mono, uint64_t width, enum oom_dtype dt);
 
 /* Begins, and ends, the forward pass of a model beside the trained one. */
 void oom_tape_beside(struct oom_tape *t, bool on);
 /* The next parameter of the module being built (the same one again when a block is recomputed). */
-struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols,
-			 uint32_t flags);
-/* Under the plan: trainable or not, stored as what (param_policy.c). */
+struct oom_val oom_param(struct oom_tape *t, const char *name, uint64_t rows, uint64_t cols, uint32_t flags);
 /* The type that weights and buffers without one of their own are loaded in. */
 enum oom_dtype oom_loaded_dtype(const struct oom_plan *p);
+/* Under the plan: trainable or not, stored as what (param_policy.c). */
 void oom_param_policy(const struct oom_tape *t, struct oom_param *p);
 /* The type that layers of four bits compute in, and that the layers beside them have. */
 enum oom_dtype oom_four_bit_dtype(const struct oom_plan *p);
