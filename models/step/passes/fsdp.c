@@ -277,15 +277,18 @@ static bool whole_before(const struct oom_plan *p)
 	       (e->gathers_apart && !e->own_adapters && p->quantised_load == OOM_QLOAD_AUTO);
 }
 
-/* Under no_sync nothing is reduced: the gradients, in the type of the computation, stay on every GPU and are added to until
- * the backward pass of the last micro-batch reduces them (_runtime_utils.py _post_backward_hook, which returns before it
- * reduces; _fsdp_param_group.py post_backward with reduce_grads off).  The tape has the rank's part of them. */
+/* Under no_sync nothing is reduced: the gradients stay on every GPU and are added to until the backward pass of the last
+ * micro-batch reduces them.  FSDP1's are of the type of the computation (_runtime_utils.py _post_backward_hook, which returns
+ * before it reduces), FSDP2's of the type that they will be reduced in (_fsdp_param_group.py post_backward,
+ * _fsdp_param.py to_accumulated_grad_if_needed).  The tape has the rank's part of them. */
 static void whole_gradients(struct oom_schedule *s, const struct oom_plan *p)
 {
-	const uint64_t part = oom_part_of((oom_engine_casts_trained(p) ? 2 : 1) * s->in.grads, s->ranks);
+	const bool wide = oom_engine_of(p)->gathers_apart && oom_fsdp_reduces_wide(p);
+	const uint64_t part = oom_part_of((oom_engine_casts_trained(p) ? 2 : 1) * s->in.grads, s->ranks),
+		       whole = s->in.grads + (wide ? s->in.trained_wide - s->in.trained : 0);
 
-	if (p->no_sync && s->accumulates && s->in.grads > part)
-		oom_add_holding(s, "whole gradients", OOM_BUCKET_GRADS, s->in.grads - part, OOM_AT_BACKWARD, OOM_AT_STEP)->training = true;
+	if (p->no_sync && s->accumulates && whole > part)
+		oom_add_holding(s, "whole gradients", OOM_BUCKET_GRADS, whole - part, OOM_AT_BACKWARD, OOM_AT_STEP)->training = true;
 }
 
 static void holdings(struct oom_schedule *s, const struct oom_plan *p)
