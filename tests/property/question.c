@@ -55,7 +55,7 @@ void plan_adapt(struct oom_plan *plan, const struct subject *s)
 {
 	if (plan->lora_r && !plan->lora_targets[0])
 		snprintf(plan->lora_targets, sizeof(plan->lora_targets), "%s",
-			 oom_model_lora_targets(s->model));
+			 oom_plan_lora_targets(plan, s->model));
 }
 
 bool question_plan(const struct question *q, const struct subject *s, struct oom_plan *plan)
