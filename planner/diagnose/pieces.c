@@ -7,7 +7,7 @@
 
 #include "parts.h"
 
-enum { LINES = 4000 };
+enum { LINES = 4000, PIECES = 200 };
 
 void oom_cut_put(struct oom_cut *c, const char *from, const char *to)
 {
@@ -25,7 +25,8 @@ void oom_cut_hand(struct oom_cut *c, const char *name, size_t first, size_t last
 	const struct oom_piece p = {.name = name, .text = c->text, .size = c->used, .first = c->number + first, .last = c->number + last};
 
 	c->text[c->used] = 0;
-	if (c->used)
+	/* what people paste has a handful; a log that repeats one command has thousands */
+	if (c->used && c->handed++ < PIECES)
 		c->take(c->ctx, &p);
 	c->used = 0;
 }
@@ -136,7 +137,7 @@ void oom_cut_commands(struct oom_cut *c)
 		const char *const start = launcher(&c->line[i]);
 		const size_t end = start ? command_end(c, i) : i;
 
-		if (!start || (end == i && !has_options(&c->line[i]) && !strstr(start, ".y")))
+		if (!start || (end == i && !has_options(&c->line[i]) && !oom_text_find(start, c->line[end].to, ".y")))
 			continue;
 		for (size_t k = 0; k < i; k++)
 			if (assigns(&c->line[k]))

@@ -27,7 +27,7 @@ struct oom_cut {
 	size_t n;
 	uint64_t number;        /* of the first line */
 	char *text;             /* OOM_PIECE_MAX bytes and a NUL */
-	size_t used;
+	size_t used, handed;    /* bytes of text; pieces so far */
 	oom_piece_fn take;
 	void *ctx;
 };

@@ -228,7 +228,7 @@ void oom_priced_changes(struct oom_pricing *p, struct oom_evaluator *ev)
 	if (!smallest(p, ev)) {
 		out->n_changes = 0;
 		if (!out->fits)
-		snprintf(out->changed, sizeof(out->changed), "up to three keys at once do not make it fit %s of %.2f GiB: more cards, larger ones or a smaller model", p->q.plan.gpus > 1 ? "cards" : "one card", card);
+			snprintf(out->changed, sizeof(out->changed), "up to three keys at once do not make it fit %s of %.2f GiB: more cards, larger ones or a smaller model", p->q.plan.gpus > 1 ? "cards" : "one card", card);
 		return;
 	}
 	out->changed_bytes = s->best.used_bytes;

@@ -93,18 +93,18 @@ static double gib(uint64_t bytes)
 /* The three largest of what is alive at the peak. */
 static void largest(const struct oom_eval *e, char *out, size_t size)
 {
-	uint64_t below = UINT64_MAX;
+	bool listed[OOM_BUCKETS] = {false};
 
 	for (int n = 0; n < 3; n++) {
 		int most = -1;
 
 		for (int b = 0; b < OOM_BUCKETS; b++)
-			if (e->bucket[b] < below && (most < 0 || e->bucket[b] > e->bucket[most]))
+			if (!listed[b] && (most < 0 || e->bucket[b] > e->bucket[most]))
 				most = b;
 		if (most < 0 || e->bucket[most] < e->overall_peak / 50)
 			return;
 		add(out, size, "%s%s %.1f", n ? ", " : "", oom_bucket_str((enum oom_bucket)most), gib(e->bucket[most]));
-		below = e->bucket[most];
+		listed[most] = true;
 	}
 }
 

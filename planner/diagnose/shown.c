@@ -79,13 +79,13 @@ static void consider(void *ctx, const struct oom_piece *piece)
 static void leave_out(char *text, const char *key)
 {
 	for (char *p = text; (p = strstr(p, key)) != NULL; p++) {
-		char *const value = p + strlen(key) + strspn(p + strlen(key), " =:\"'"), *const dashes = p - 2;
+		char *const value = p + strlen(key) + strspn(p + strlen(key), " =:\"'");
 		const size_t n = strcspn(value, " \n\"'");
 
 		if (n < 6 || (strncmp(value + n - 5, ".json", 5) && strncmp(value + n - 5, ".yaml", 5)))
 			continue;
-		if (p - text >= 2 && !strncmp(dashes, "--", 2))
-			memset(dashes, ' ', (size_t)(value + n - dashes));
+		if (p - text >= 2 && !strncmp(p - 2, "--", 2))
+			memset(p - 2, ' ', (size_t)(value + n - p) + 2);
 		else if (p == text || p[-1] == '\n')
 			*p = '#';
 	}
@@ -200,12 +200,18 @@ static void spoken_model(struct oom_shown *s, const struct oom_spoken_models *mo
 
 /* ---- the card ---- */
 
+/* The "x" of "8xA100". */
+static bool is_times(const char *begin, const char *p)
+{
+	return *p == 'x' && p > begin && isdigit((unsigned char)p[-1]);
+}
+
 /* A card's word at p, a whole word: its length; 0: none. */
 static size_t card_at(const struct oom_gpu_word *known, size_t n, const char *begin, const char *p, const char *end)
 {
 	const char *to = p;
 
-	if (!isalnum((unsigned char)*p) || (p > begin && (isalnum((unsigned char)p[-1]) && !isdigit((unsigned char)p[-1]))))
+	if (!isalnum((unsigned char)*p) || (p > begin && isalnum((unsigned char)p[-1]) && !isdigit((unsigned char)p[-1]) && !is_times(begin, p - 1)))
 		return 0;
 	while (to < end && isalnum((unsigned char)*to))
 		to++;
