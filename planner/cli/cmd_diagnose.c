@@ -299,6 +299,7 @@ static int take_pipe(const char **path)
 static int explain(struct oom_job *job, struct output *o, struct oom_crash *c, const struct oom_crash_log *log,
 		   const struct oom_crash_text *kept)
 {
+	struct output beside = *o;
 	struct oom_priced priced;
 	struct oom_error err = {{0}};
 
@@ -308,9 +309,9 @@ static int explain(struct oom_job *job, struct output *o, struct oom_crash *c, c
 	if (job->model || job->reading)
 		return compare(job, o, c, log);
 	if (!oom_crash_price(kept, c, &priced, &err))
-		o->priced = &priced;
+		beside.priced = &priced;
 	oom_priced_settle(&priced, c);
-	show(o, NULL, c, log, NULL, NULL);
+	show(&beside, NULL, c, log, NULL, NULL);
 	return 0;
 }
 
