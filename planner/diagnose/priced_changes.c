@@ -139,17 +139,10 @@ static void largest_first(struct oom_pricing *p)
 	}
 }
 
-/* A larger micro-batch saves what is accumulated, and activations that wait on the host need no checkpoints: nothing that
- * anybody would try first. */
+/* A larger micro-batch saves what is accumulated: nothing that anybody would try first. */
 static unsigned backwards(const struct oom_pricing *p)
 {
-	const struct oom_plan *const was = &p->m.asked.plan, *const is = &p->m.search.best.plan;
-	char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
-	unsigned axes = is->micro_batch > was->micro_batch ? of_axis("micro-batch") : 0;
-
-	oom_plan_get(was, oom_knob_find("grad-ckpt"), a, sizeof(a));
-	oom_plan_get(is, oom_knob_find("grad-ckpt"), b, sizeof(b));
-	return axes | (strcmp(a, "none") && !strcmp(b, "none") ? of_axis("grad-ckpt") : 0);
+	return p->m.search.best.plan.micro_batch > p->m.asked.plan.micro_batch ? of_axis("micro-batch") : 0;
 }
 
 /* The fewest changes that there are words for. */

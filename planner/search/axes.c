@@ -124,6 +124,12 @@ static bool fixed(const struct search_space *s, enum search_axis axis)
 {
 	bool no = (axis == BATCH && s->keep_batch) || (s->hold >> axis & 1);
 
+	/* What waits on the host under checkpoints is their inputs, and all that Unsloth, LLaMA-Factory and torchtune move there
+	 * (unsloth_zoo/gradient_checkpointing.py; llamafactory/model/model_utils/checkpointing.py; torchtune's recipes refuse
+	 * enable_activation_offloading without enable_activation_checkpointing).  TRL could move every activation instead,
+	 * which nobody would try first. */
+	no |= axis == CKPT && s->asked->offload_activations && s->asked->grad_ckpt != OOM_CKPT_NONE;
+
 	for (int i = 0; i < SEARCH_INEXACT; i++)
 		no |= s->exact_only && inexact[i].axis == axis && axis != LAYOUT;
 	return no;

@@ -227,6 +227,24 @@ static void one_change_at_a_time(void **state)
 	}
 }
 
+/* Checkpoints whose inputs wait on the host stay: Unsloth moves nothing else there. */
+static void waiting_checkpoints(void **state)
+{
+	static const struct {
+		const char *asked;
+		size_t values;
+	} rows[] = {{"grad-ckpt=full", 2}, {"grad-ckpt=full offload-activations=true", 1}, {"offload-activations=true", 2}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct oom_plan asked = oom_plan_default();
+		struct search_space s = {.asked = &asked};
+
+		set(&asked, rows[i].asked);
+		assert_int_equal(search_values(&s, CKPT), rows[i].values);
+	}
+}
+
 /* Its own knob where that differs, then its others, before what only follows: a batch that changed with it. */
 static void the_knob_that_tells(void **state)
 {
@@ -284,7 +302,7 @@ int main(void)
 		cmocka_unit_test(classes_of_changes),
 		cmocka_unit_test(departures),
 		cmocka_unit_test(one_change_at_a_time),
-		cmocka_unit_test(the_knob_that_tells),
+		cmocka_unit_test(waiting_checkpoints), cmocka_unit_test(the_knob_that_tells),
 		cmocka_unit_test(too_small_for_any_length),
 	};
 
