@@ -106,6 +106,8 @@ void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *
 void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end);
 /* named.c: fills c->parameters. */
 void oom_decode_cards(struct oom_crash *c, const char *begin, const char *end);        /* named_cards.c */
+/* Is it the "x" of "8xA100"?  named_cards.c */
+bool oom_is_times(const char *begin, const char *p);
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end);
 /* The name of a model is that of a copy of fewer bits. */
 bool oom_name_is_quantised(const char *from, const char *to);

@@ -48,6 +48,11 @@ static bool is_before_card(const struct cards *known, const char *p, const char 
 	return is_card(known, p, end);
 }
 
+bool oom_is_times(const char *begin, const char *p)
+{
+	return *p == 'x' && p > begin && isdigit((unsigned char)p[-1]);
+}
+
 /* "A100 - 3 GPUs (40 GB each)", "3090 24G": a size right beside a card's name, or said of each. */
 static double card_said(const struct cards *known, const char *begin, const char *end)
 {
@@ -74,7 +79,7 @@ static double card_said(const struct cards *known, const char *begin, const char
 		card = unit && is_before_card(known, behind, end);
 		near = p - begin > 12 ? p - 12 : begin;
 		for (const char *r = near; unit && r < p && !card; r++)
-			card = *r != '\n' && (r == begin || !isalnum((unsigned char)r[-1])) && is_card(known, r, end);
+			card = *r != '\n' && (r == begin || !isalnum((unsigned char)r[-1]) || oom_is_times(begin, r - 1)) && is_card(known, r, end);
 		/* the message's own sentence speaks of its own card */
 		if (unit && !oom_text_find(oom_line_begin(begin, p), oom_line_end(p, end), "ried to allocate") && (card || (end - q > 8 && oom_text_find(q, q + 8, " each"))) && n >= 8 && (least <= 0 || n < least))
 			least = n;

@@ -108,14 +108,59 @@ static enum oom_status ask(struct oom_pricing *p, const struct oom_model *model,
 	return st;
 }
 
+/* A guess that the reader leaves open. */
+static bool is_open(const struct oom_reading *r, const char *name)
+{
+	const struct oom_reading_knob *k;
+
+	for (size_t i = 0; (k = oom_reading_knob_at(r, i)) != NULL; i++)
+		if (!strcmp(k->name, name))
+			return k->open;
+	return false;
+}
+
+#define SCORES " s * n_heads"   /* in the formula of rows that attention makes where it is written out */
+
+static void add_scores(void *ctx, const struct oom_ledger_row *r)
+{
+	uint64_t *const sum = ctx;
+
+	if (strstr(r->formula, SCORES))
+		*sum += r->bytes * (r->held ? r->held : 1);
+}
+
+/* A command that nothing dates may be of releases that wrote attention out, and the larger is taken.  Where the scores alone
+ * are more than the card, a run that makes them dies asking for one of them: who asked for something else made none. */
+static bool reconcile_attention(struct oom_pricing *p, struct oom_evaluator *ev)
+{
+	const struct oom_crash *const c = p->crash;
+	struct oom_priced *const out = p->out;
+	uint64_t scores = 0;
+	size_t at = 0;
+
+	if (p->m.asked.plan.attn != OOM_ATTN_EAGER || !is_open(p->shown->reading, "attn") || !c->known[OOM_CRASH_TRIED] || c->part == OOM_PART_SCORES ||
+	    (p->m.matched && strstr(p->m.formula, SCORES)) || oom_ledger_each(ev, p->q.model, &p->m.asked.plan, add_scores, &scores, NULL) ||
+	    !p->q.capacity_bytes || scores <= p->q.capacity_bytes)
+		return false;
+	p->q.plan.attn = OOM_ATTN_FLASH;
+	/* in place of what the reader said of its guess */
+	while (at < out->n_notes && strncmp(out->note[at], "attn: ", 6))
+		at++;
+	if (at < OOM_PRICED_NOTES)
+		snprintf(out->note[at], sizeof(out->note[0]), "attn: nothing dates the command; written out, its scores would be %.0f GiB, more than the card, and the request has not their size: a kernel's is priced",
+			 (double)scores / 1073741824.0);
+	out->n_notes += at == out->n_notes && at < OOM_PRICED_NOTES;
+	return true;
+}
+
 /* What the crash shows otherwise than a default has it: logits that were made, weights that were not as large. */
-static bool reconcile(struct oom_pricing *p)
+static bool reconcile(struct oom_pricing *p, struct oom_evaluator *ev)
 {
 	const struct oom_crash *const c = p->crash;
 	const struct oom_eval *const e = &p->m.asked.eval;
 	const uint64_t held = c->bytes[OOM_CRASH_ALLOCATED], weights = e->bucket[OOM_BUCKET_PARAMS];
 	struct oom_plan *const plan = &p->q.plan;
-	bool changed = false;
+	bool changed = reconcile_attention(p, ev);
 
 	if (p->m.whole_logits && !oom_reading_key_of(p->shown->reading, "loss")) {
 		plan->fused_ce = OOM_LOSS_PLAIN;
@@ -142,7 +187,7 @@ static enum oom_status price(struct oom_pricing *p, struct oom_error *err)
 	/* what would fit is looked for afterwards, with what may be changed */
 	asked.known[OOM_CRASH_TOTAL] = false;
 	st = oom_compare_request(ev, &p->q, &asked, &p->m, err);
-	if (!st && reconcile(p)) {
+	if (!st && reconcile(p, ev)) {
 		memset(&p->m, 0, sizeof(p->m));
 		st = oom_compare_request(ev, &p->q, &asked, &p->m, err);
 	}
@@ -203,17 +248,6 @@ static bool weighs(const struct oom_crash *c)
 	const enum oom_crash_work work = oom_crash_work(c);
 
 	return (work == OOM_WORK_LOADING || work == OOM_WORK_INFERENCE || work == OOM_WORK_SERVER_SETUP) && oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL];
-}
-
-/* A guess that decides over everything else. */
-static bool is_open(const struct oom_reading *r, const char *name)
-{
-	const struct oom_reading_knob *k;
-
-	for (size_t i = 0; (k = oom_reading_knob_at(r, i)) != NULL; i++)
-		if (!strcmp(k->name, name))
-			return k->open;
-	return false;
 }
 
 enum oom_status oom_crash_price(const struct oom_crash_text *text, const struct oom_crash *crash, struct oom_priced *out,

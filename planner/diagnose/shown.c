@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "frameworks/parts.h"
 #include "input/gpu_words.h"
 #include "input/model_spoken.h"
@@ -200,18 +201,12 @@ static void spoken_model(struct oom_shown *s, const struct oom_spoken_models *mo
 
 /* ---- the card ---- */
 
-/* The "x" of "8xA100". */
-static bool is_times(const char *begin, const char *p)
-{
-	return *p == 'x' && p > begin && isdigit((unsigned char)p[-1]);
-}
-
 /* A card's word at p, a whole word: its length; 0: none. */
 static size_t card_at(const struct oom_gpu_word *known, size_t n, const char *begin, const char *p, const char *end)
 {
 	const char *to = p;
 
-	if (!isalnum((unsigned char)*p) || (p > begin && isalnum((unsigned char)p[-1]) && !isdigit((unsigned char)p[-1]) && !is_times(begin, p - 1)))
+	if (!isalnum((unsigned char)*p) || (p > begin && isalnum((unsigned char)p[-1]) && !isdigit((unsigned char)p[-1]) && !oom_is_times(begin, p - 1)))
 		return 0;
 	while (to < end && isalnum((unsigned char)*to))
 		to++;

@@ -49,6 +49,10 @@ static const struct want want[] = {
 	 "(Qwen2-7B)", "of the card's 79", "enable_liger_kernel: true", "", "the card by its name; a line of an error is no key"},
 	{"own", "from transformers import Trainer\nmodel = AutoModelForCausalLM.from_pretrained(\"Qwen/Qwen2.5-0.5B\")\nargs = TrainingArguments(\n    per_device_train_batch_size=4,\n    per_device_eval_batch_size=16,\n    bf16=True,\n)\n  File \"/x/site-packages/transformers/trainer.py\", line 3661, in evaluation_loop\n    logits = self.accelerator.pad_across_processes(logits)\n" NEW("9.27 GiB", "39.38 GiB", "7.10 GiB", "30.90 GiB"),
 	 "(Qwen2.5-0.5B)", "of the card's 39.38", "", "", "an evaluation gathers what no step of the price makes: others are not accused"},
+	{"own", "I train on 8xA100 80GB\npython train.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 8 --bf16 --max_seq_length 4096\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.91 GiB\n",
+	 "GPUs 8", "of the card's 79.", NULL, NULL, "a card behind the number of cards"},
+	{"own", "deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B --micro_train_batch_size 2 --max_len 16384 --zero_stage 3 --bf16\nin training\n" NEW("7.83 GiB", "79.15 GiB", "1.00 GiB", "70.00 GiB"),
+	 "(Llama-3.1-8B)", "optimizer states (89.7)", NULL, NULL, "8.03e9 x 12 bytes / 2^30: kernels are priced, for scores of 2 x 32 x 16384 x 16384 x 2 bytes in each of 32 layers are 1024 GiB"},
 	/* ---- no training ---- */
 	{"own", "model = AutoModelForCausalLM.from_pretrained(\n    \"meta-llama/Llama-3.1-8B-Instruct\"\n).to(\"cuda\")\nin inference\n" NEW("224.00 MiB", "15.77 GiB", "100.12 MiB", "15.30 GiB"),
 	 "(Llama-3.1-8B)", "15.0 GiB in 16 bits, 29.9 in fp32", "", "", "8.03e9 x 2 and x 4 bytes / 2^30; nobody trains"},
@@ -106,6 +110,38 @@ static void texts(void **state)
 		}
 	}
 	assert_int_equal(bad, 0);
+}
+
+/* Whether attention was written out, which nothing dates, the request decides: scores that no card holds nobody asked for. */
+static void scores(void **state)
+{
+	static const struct {
+		const char *tried, *attention;
+	} rows[] = {{"7.83 GiB", "attention flash"}, {"32.00 GiB", "attention eager"}};   /* 2 x 32 x 16384 x 16384 x 2 bytes are 32 GiB */
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char text[600];
+		struct oom_priced p;
+
+		snprintf(text, sizeof(text), "deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B --micro_train_batch_size 2 --max_len 16384 --zero_stage 3 --bf16\n"
+			 "in training\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free.\n", rows[i].tried);
+		assert_true(price(text, &p));
+		assert_non_null(strstr(p.assumed, rows[i].attention));
+		assert_int_equal(p.n_notes, 1);
+		assert_int_equal(strncmp(p.note[0], "attn: nothing dates the command", 31), 0);
+	}
+}
+
+/* The largest parts are named though two are of one size: weights and gradients in 16 bits. */
+static void equals(void **state)
+{
+	struct oom_priced p;
+
+	(void)state;
+	assert_true(price("base_model: meta-llama/Llama-3.1-8B\nsequence_len: 128\nmicro_batch_size: 1\noptimizer: sgd\nbf16: true\nflash_attention: true\nin training\n" NEW("2.00 GiB", "79.15 GiB", "1.00 GiB", "77.00 GiB"), &p));
+	assert_non_null(strstr(p.needs, "weights 15.0"));
+	assert_non_null(strstr(p.needs, "gradients 15.0"));
 }
 
 /* What the keys say settles what the words around the message guess. */
@@ -191,7 +227,7 @@ static void long_log(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(texts), cmocka_unit_test(settled), cmocka_unit_test(names), cmocka_unit_test(long_log)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(texts), cmocka_unit_test(settled), cmocka_unit_test(scores), cmocka_unit_test(equals), cmocka_unit_test(names), cmocka_unit_test(long_log)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
