@@ -27,8 +27,12 @@ static struct oom_plan plan_with(const struct solver *s, int64_t value, bool *wh
 			 oom_plan_lora_targets(&p, s->model));
 	if (value <= p.global_batch && oom_plan_field(&p, s->knob) == &p.micro_batch)
 		oom_plan_settle_batch(&p, note);
-	if (oom_plan_field(&p, s->knob) == &p.gpus && s->node)
+	if (oom_plan_field(&p, s->knob) == &p.gpus && s->node) {
 		p.nodes = value > s->node ? value / s->node : 1;
+		/* fewer than a node has are a smaller one */
+		if (p.gpus_per_node)
+			p.gpus_per_node = value / p.nodes;
+	}
 	/* more GPUs see a global batch in fewer micro-steps, as whoever asks for them is told */
 	if (p.global_batch && oom_plan_field(&p, s->knob) != &p.micro_batch)
 		oom_plan_settle_batch(&p, note);

@@ -76,6 +76,42 @@ static void test_solve(void **state)
 	oom_keys_release(&keys);
 }
 
+/* Fewer GPUs than a node has are a smaller node: what is answered is the plan that was priced, and runs as printed. */
+static void test_solve_part_of_a_node(void **state)
+{
+	struct oom_keys keys = {0};
+	struct oom_model *m = load("Llama-3.2-1B", &keys);
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct oom_error err = {{0}};
+	struct oom_plan p = oom_plan_default();
+	const uint64_t states = (uint64_t)1235814400 * 16;
+
+	(void)state;
+	p.precision = OOM_FP32;
+	p.micro_batch = 1;
+	p.seq_len = 128;
+	p.gpus_per_node = 3;
+	/* cards of twice and of nineteen twentieths of what fp32 AdamW keeps, 16 bytes a parameter: whole on one, and halves on two */
+	for (int i = 0; i < 2; i++) {
+		const struct oom_solve_query q = {.plan = &p, .knob = "gpus", .capacity_bytes = i ? states * 19 / 20 : states * 2};
+		struct oom_solution s;
+		struct oom_eval e;
+		bool fits;
+
+		assert_int_equal(oom_solve(ev, m, &q, &s, &err), OOM_OK);
+		assert_true(s.exists);
+		assert_int_equal(s.value, i + 1);
+		assert_int_equal(s.plan.gpus, s.value);
+		assert_int_equal(s.plan.gpus_per_node, s.value);
+		assert_int_equal(oom_judge(ev, m, &s.plan, q.capacity_bytes, OOM_EVAL_REPLAY, &e, &fits, &err), OOM_OK);
+		assert_true(fits);
+		assert_int_equal(e.used_bytes, s.eval.used_bytes);
+	}
+	oom_evaluator_free(ev);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 /* A ViT of 16-pixel patches does not run on sides below 16: the answer is looked for above them. */
 static void test_solve_images(void **state)
 {
@@ -184,6 +220,7 @@ static void test_solve_steps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve),
+					   cmocka_unit_test(test_solve_part_of_a_node),
 					   cmocka_unit_test(test_solve_images),
 					   cmocka_unit_test(test_solve_steps)};
 
