@@ -201,13 +201,15 @@ static enum oom_status search(struct sweep_worker *w, const struct oom_sweep_opt
 static bool fits(struct sweep_worker *w, uint64_t capacity, unsigned flags)
 {
 	struct sweep_cell *c = &w->cell;
+	const enum oom_decision known = oom_decide_on(&c->eval, capacity, c->asked);
 	bool yes;
 
-	switch (oom_decide_on(&c->eval, capacity, c->asked)) {
+	/* the bytes asked for are the step's on this card, also where a rollout engine cannot wake up beside it */
+	switch (flags & OOM_EVAL_REPLAY ? oom_decide(&c->eval, oom_budget(capacity, c->asked)) : known) {
 	case OOM_DOES_NOT_FIT: return false;
 	case OOM_FITS:
 		if (!c->eval.later_bytes)
-			return true;
+			return known != OOM_DOES_NOT_FIT;
 		break;                          /* what the card has room for of it is the card's own */
 	case OOM_UNDECIDED: break;
 	}
