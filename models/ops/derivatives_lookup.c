@@ -21,7 +21,7 @@ static void compiled_lookup(struct oom_tape *t, struct oom_node *n, struct grad 
 	if (n->dt != OOM_F32)
 		beside = oom_grad_for_edge(t, n, 0, OOM_F32);
 	else if (tied && t->amp)
-		beside = oom_grad_for_edge(t, n, 0, OOM_BF16);
+		beside = oom_grad_for_edge(t, n, 0, (enum oom_dtype)t->amp_dt);
 	g[0] = table_gradient(t, n);
 	oom_unref(t, beside.sto);
 }

@@ -175,7 +175,7 @@ static void find_fewer(struct oom_evaluator *ev, const struct oom_model *model, 
 	const struct oom_plan *const p = &out->asked.plan;
 	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
 	const bool scores = c->part == OOM_PART_SCORES;
-	struct kind_of_row k = {.of = scores ? " s * n_heads" : "vocab_size", .least = tried};
+	struct kind_of_row k = {.of = scores ? OOM_SCORES_FORMULA : "vocab_size", .least = tried};
 
 	if (p->seq_len <= 0 || tried < 16 * MIB || (!scores && c->part != OOM_PART_LOGITS) || oom_ledger_each(ev, model, p, widen_kind, &k, NULL) || !k.w.row.bytes)
 		return;

@@ -119,13 +119,11 @@ static bool is_open(const struct oom_reading *r, const char *name)
 	return false;
 }
 
-#define SCORES " s * n_heads"   /* in the formula of rows that attention makes where it is written out */
-
 static void add_scores(void *ctx, const struct oom_ledger_row *r)
 {
 	uint64_t *const sum = ctx;
 
-	if (strstr(r->formula, SCORES))
+	if (strstr(r->formula, OOM_SCORES_FORMULA))
 		*sum += r->bytes * (r->held ? r->held : 1);
 }
 
@@ -139,7 +137,7 @@ static bool reconcile_attention(struct oom_pricing *p, struct oom_evaluator *ev)
 	size_t at = 0;
 
 	if (p->m.asked.plan.attn != OOM_ATTN_EAGER || !is_open(p->shown->reading, "attn") || !c->known[OOM_CRASH_TRIED] || c->part == OOM_PART_SCORES ||
-	    (p->m.matched && strstr(p->m.formula, SCORES)) || oom_ledger_each(ev, p->q.model, &p->m.asked.plan, add_scores, &scores, NULL) ||
+	    (p->m.matched && strstr(p->m.formula, OOM_SCORES_FORMULA)) || oom_ledger_each(ev, p->q.model, &p->m.asked.plan, add_scores, &scores, NULL) ||
 	    !p->q.capacity_bytes || scores <= p->q.capacity_bytes)
 		return false;
 	p->q.plan.attn = OOM_ATTN_FLASH;

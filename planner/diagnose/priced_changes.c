@@ -10,11 +10,12 @@
 static const struct {
 	const char *knob;
 	enum oom_lever lever;
+	const char *none;       /* its value where the lever is not pulled; NULL: no value says that */
 } levers[] = {
-	{"micro-batch", OOM_LEVER_BATCH}, {"grad-ckpt", OOM_LEVER_RECOMPUTE}, {"loss", OOM_LEVER_LOGITS}, {"precision", OOM_LEVER_PRECISION},
-	{"optimizer", OOM_LEVER_OPTIMIZER}, {"engine", OOM_LEVER_SHARD}, {"zero", OOM_LEVER_SHARD},
-	{"lora-r", OOM_LEVER_ADAPTER}, {"base-weights", OOM_LEVER_QUANT}, {"seq-len", OOM_LEVER_LENGTH},
-	{"attn", OOM_LEVER_SCORES}, {"allocator", OOM_LEVER_FRAGMENT},
+	{"micro-batch", OOM_LEVER_BATCH, NULL}, {"grad-ckpt", OOM_LEVER_RECOMPUTE, "none"}, {"loss", OOM_LEVER_LOGITS, "plain"},
+	{"precision", OOM_LEVER_PRECISION, NULL}, {"optimizer", OOM_LEVER_OPTIMIZER, NULL}, {"engine", OOM_LEVER_SHARD, NULL},
+	{"zero", OOM_LEVER_SHARD, NULL}, {"lora-r", OOM_LEVER_ADAPTER, "0"}, {"base-weights", OOM_LEVER_QUANT, "plain"},
+	{"seq-len", OOM_LEVER_LENGTH, NULL}, {"attn", OOM_LEVER_SCORES, "eager"}, {"allocator", OOM_LEVER_FRAGMENT, NULL},
 };
 
 /* Follows from another knob, or is no choice of its own. */
@@ -232,18 +233,16 @@ void oom_priced_changes(struct oom_pricing *p, struct oom_evaluator *ev)
 /* What the plan has is what the run has, by default or by a key. */
 void oom_priced_set(struct oom_pricing *p)
 {
-	static const struct {
-		const char *knob, *none;
-		enum oom_lever lever;
-	} rows[] = {{"grad-ckpt", "none", OOM_LEVER_RECOMPUTE}, {"lora-r", "0", OOM_LEVER_ADAPTER}, {"base-weights", "plain", OOM_LEVER_QUANT}, {"loss", "plain", OOM_LEVER_LOGITS}, {"attn", "eager", OOM_LEVER_SCORES}};
 	char value[OOM_VALUE_SIZE];
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		oom_plan_get(&p->m.asked.plan, oom_knob_find(rows[i].knob), value, sizeof(value));
-		if (strcmp(value, rows[i].none))
-			p->out->set |= OOM_SET(rows[i].lever);
+	for (size_t i = 0; i < sizeof(levers) / sizeof(levers[0]); i++) {
+		if (!levers[i].none)
+			continue;
+		oom_plan_get(&p->m.asked.plan, oom_knob_find(levers[i].knob), value, sizeof(value));
+		if (strcmp(value, levers[i].none))
+			p->out->set |= OOM_SET(levers[i].lever);
 		else
-			p->out->unset |= OOM_SET(rows[i].lever);
+			p->out->unset |= OOM_SET(levers[i].lever);
 	}
 	if (p->m.asked.plan.micro_batch == 1)
 		p->out->set |= OOM_SET(OOM_LEVER_BATCH);

@@ -6,6 +6,9 @@
 #include "oomplan/priced.h"
 #include "oomplan/reading.h"
 
+/* In the formula of rows that attention makes where it is written out. */
+#define OOM_SCORES_FORMULA " s * n_heads"
+
 struct oom_shown {
 	struct oom_reading *reading;    /* owned; NULL: no keys that anybody reads */
 	uint64_t first, last;           /* the lines that they stand in */

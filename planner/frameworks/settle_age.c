@@ -50,7 +50,7 @@ static void settle_attention(struct oom_reading *r)
 	for (size_t i = 0; i < r->n_parts; i++)
 		for (const struct fw_row *const *list = r->parts[i]->fw->rows; *list; list++)
 			takes_models |= *list == hf_model_rows;
-	if (takes_models && release && release < 4036 && attn && !attn->from_file && !strcmp(attn->value, "sdpa"))
+	if (takes_models && release && release < OOM_VERSION(4, 36) && attn && !attn->from_file && !strcmp(attn->value, "sdpa"))
 		fw_set(r->all, "attn", "eager", NULL, "transformers before 4.36 has no SDPA");
 }
 
