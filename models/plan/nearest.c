@@ -1,5 +1,6 @@
 /* "Did you mean": the nearest word by edit distance. */
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +35,14 @@ static int distance(const char *a, const char *b)
 	return row[m];
 }
 
+/* "used_gib", "used_bytes": what stands before the first hyphen or underscore is the same. */
+static bool same_beginning(const char *a, const char *b)
+{
+	const size_t n = strcspn(a, "-_");
+
+	return a[n] && n == strcspn(b, "-_") && b[n] && !strncmp(a, b, n);
+}
+
 static const char *nearest(const char *word, const char *const *words, int best)
 {
 	const char *near = NULL;
@@ -43,6 +52,8 @@ static const char *nearest(const char *word, const char *const *words, int best)
 
 		if (d > 1 && strlen(word) >= 3 && strstr(words[i], word))
 			d = 1;
+		if (d > 2 && same_beginning(word, words[i]))
+			d = d > 4 ? d - 2 : 2;
 		if (d < best) {
 			best = d;
 			near = words[i];

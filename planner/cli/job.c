@@ -172,6 +172,15 @@ static int open_model(const struct oom_job *job, struct oom_target *t)
 	return check_weights(job, t);
 }
 
+/* GPUs of the largest machine with such cards: NVLink's domain, else the 16 of NVIDIA's DGX-2 and Google's
+ * a2-megagpu-16g; nobody rents a larger one (data/boxes.csv). */
+static int64_t largest_node(const struct oom_gpu *gpu)
+{
+	enum { LARGEST = 16 };
+
+	return gpu && gpu->nvlink_domain > LARGEST ? (int64_t)gpu->nvlink_domain : LARGEST;
+}
+
 /* What may be meant otherwise. */
 static void warn(const struct oom_target *t)
 {
@@ -186,6 +195,10 @@ static void warn(const struct oom_target *t)
 	if (shape.max_positions && p->seq_len > (int64_t)shape.max_positions)
 		oom_complain(0, "warning: %lld tokens, but the model has %llu positions",
 			     (long long)p->seq_len, (unsigned long long)shape.max_positions);
+	if (p->gpus / p->nodes > largest_node(t->q.gpu))
+		oom_complain(0, "warning: %lld GPUs in one machine, which none has: the step time and the host's memory "
+				"are those of such a machine; --gpus-per-node 8 (or --gpu 8x8xNAME) says how they are spread",
+			     (long long)(p->gpus / p->nodes));
 }
 
 /* Where the command line names no card: that of a task's file, if it is one that is known. */

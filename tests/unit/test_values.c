@@ -216,6 +216,8 @@ static void nearest_words(void **state)
 			fail_msg("%s within %d: %s", cases[i].word, cases[i].most, near ? near : "none");
 	}
 	assert_null(oom_nearest("anything", (const char *const[]){NULL}));
+	/* the same beginning tells more than letters do: fused_ce is four edits away, used_bytes five */
+	assert_string_equal(oom_nearest("used_gib", (const char *const[]){"fused_ce", "used_bytes", NULL}), "used_bytes");
 	/* very long words are cut, not compared to their end */
 	char longest[500];
 
