@@ -316,9 +316,13 @@ static void both(const struct oom_target *t, const struct oom_answer *a)
 		return;
 	}
 	oom_plan_options(&asked->plan, &best->plan, options, sizeof(options));
-	printf("; %s with %d change%s: %s (%s)\n",
-	       best->fits ? "fits" : "fits the GPU, not the host,", a->changes,
-	       a->changes == 1 ? "" : "s", oom_shown(options), oom_gib(best->eval.used_bytes));
+	printf("; %s with %d change%s", best->fits ? "fits" : "fits the GPU, not the host,", a->changes,
+	       a->changes == 1 ? "" : "s");
+	/* More goes to the host than the cards hold, and nobody said how much it has. */
+	if (!t->q.host_ram_bytes && best->host.pinned + best->host.pageable >
+					    t->q.capacity_bytes * (uint64_t)(best->plan.gpus / best->plan.nodes))
+		printf(", if each machine has %s of RAM", oom_gib(best->host.ram_peak));
+	printf(": %s (%s)\n", oom_shown(options), oom_gib(best->eval.used_bytes));
 }
 
 void oom_report_plan(const struct oom_job *job, const struct oom_target *t,

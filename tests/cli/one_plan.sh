@@ -74,7 +74,7 @@ while read -r question; do
 	case $(head -1 page) in
 	*'fits with '*)
 		changes=$(sed -n '1s/.*fits with \([0-9]*\) change.*/\1/p' page)
-		options=$(sed -n '1s/.* changes\{0,1\}: \(--.*\) ([^(]*$/\1/p' page)
+		options=$(sed -n '1s/.* changes\{0,1\}[^:]*: \(--.*\) ([^(]*$/\1/p' page)
 		same 'used, in the first line' "$used" "$(sed -n '1s/.*(\([^(]*\))$/\1/p' page)" "$question"
 		grep -q '^the cheapest plan' page || continue
 		same 'block of the cheapest plan' "$used used, $changes change$([ "$changes" = 1 ] || echo s) $options" \
