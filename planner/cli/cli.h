@@ -68,9 +68,10 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu);
 void oom_target_close(struct oom_target *t);
 
 /* from.c: the files of --from into job->reading and job->plan; what was not understood is printed.
- * points: lists of points among them are left alone.  An exit code, 0 = fine. */
-/* said: what the command line itself says, for the versions of libraries. */
-int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said);
+ * points: lists of points among them are left alone.  said: what the command line itself says, for the versions
+ * of libraries; knobs: which it sets, so that nothing is asked about them.  An exit code, 0 = fine. */
+int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said,
+		  const struct oom_list *knobs);
 /* Is it a list of points, not a file of settings? */
 bool oom_from_is_points(const char *file);
 /* The model that the files name, unless --model names another; an exit code. */

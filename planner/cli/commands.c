@@ -186,6 +186,7 @@ static int begin_with_files(const struct oom_command *cmd, struct oom_job *job,
 			    const struct oom_options *set, int argc, char **argv)
 {
 	struct oom_options quiet = *set;
+	struct oom_list knobs = {.n = 0};
 	struct oom_error err = {{0}};
 	struct oom_job files = {.plan = oom_plan_default(), .command = job->command,
 				.n_command = job->n_command};
@@ -194,11 +195,13 @@ static int begin_with_files(const struct oom_command *cmd, struct oom_job *job,
 
 	quiet.idle = NULL;
 	quiet.tell = NULL;
+	quiet.knobs = &knobs;
 	if (!oom_options_parse(&quiet, argc, argv, &err) && !job->help) {
 		join_files(cmd, job);
 		files.from = job->from;
 		files.framework = job->framework;
-		code = oom_from_read(&files, cmd->points, &job->plan);
+		files.gpu = job->gpu;
+		code = oom_from_read(&files, cmd->points, &job->plan, &knobs);
 	}
 	own = job->plan.precision != oom_plan_default().precision;
 	memset(job, 0, cmd->args_size);

@@ -8,10 +8,30 @@
 #include "oomplan/compat.h"
 #include "oomplan/reading.h"
 
+/* What the command line says, whose word is the last. */
+struct line {
+	const struct oom_list *knobs;
+	struct oom_gpu_count cards;     /* of --gpu 8xA100 */
+};
+
+/* "seq-len: the files name no length": is the knob that it begins with set by the command line? */
+static bool is_answered(const struct line *l, const char *text)
+{
+	const size_t n = strcspn(text, ": ");
+
+	if ((l->cards.gpus && n == strlen("gpus") && !strncmp(text, "gpus", n)) ||
+	    (l->cards.nodes > 1 && n == strlen("nodes") && !strncmp(text, "nodes", n)))
+		return true;
+	for (size_t i = 0; i < l->knobs->n; i++)
+		if (strlen(l->knobs->items[i]) == n && !strncmp(text, l->knobs->items[i], n))
+			return true;
+	return false;
+}
+
 static void complain(void *data, const char *text)
 {
-	(void)data;
-	oom_complain(0, "warning: %s", text);
+	if (!is_answered(data, text))
+		oom_complain(0, "warning: %s", text);
 }
 
 bool oom_from_is_points(const char *file)
@@ -26,8 +46,10 @@ bool oom_from_is_points(const char *file)
 	return true;
 }
 
-int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said)
+int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said,
+		  const struct oom_list *knobs)
 {
+	struct line line = {.knobs = knobs};
 	const char *files[OOM_LIST_MAX];
 	struct oom_error err = {{0}};
 	size_t n = 0;
@@ -39,7 +61,9 @@ int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said)
 		return 0;
 	if (oom_reading_of_dated(&job->reading, files, n, job->command, job->n_command, job->framework, said, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	oom_reading_apply(job->reading, &job->plan, complain, NULL);
+	if (!job->gpu || !oom_gpu_counted(job->gpu, &line.cards))
+		line.cards = (struct oom_gpu_count){.name = ""};
+	oom_reading_apply(job->reading, &job->plan, complain, &line);
 	return 0;
 }
 

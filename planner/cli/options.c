@@ -251,6 +251,8 @@ static enum oom_status set_value(const struct oom_options *set, struct given *g,
 	if (g->owner == FOREIGN)
 		return take_note(set, g, value, err);
 	st = oom_plan_set_as(set->plan, g->row, g->alias, g->shown, value, err);
+	if (!st && set->knobs && set->knobs->n < OOM_LIST_MAX)
+		set->knobs->items[set->knobs->n++] = g->row->name;
 	/* a switch that is turned off says nothing */
 	if (!st && g->alias && g->alias->note && !(g->alias->flag && value && oom_same_word(value, "false")))
 		tell(set, g->shown, g->alias->note);

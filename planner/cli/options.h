@@ -33,6 +33,8 @@ struct oom_options {
 	const struct oom_option *stop;  /* parsing ends, successfully, at this row (--help) */
 	/* receives names of options that have no effect on memory; or NULL */
 	struct oom_list *idle;
+	/* receives the names of the knobs that were set, the first OOM_LIST_MAX; or NULL */
+	struct oom_list *knobs;
 	/* is handed what has to be said about an option, "--bf16: ..."; or NULL */
 	void (*tell)(const char *text);
 };
