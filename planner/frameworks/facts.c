@@ -245,6 +245,16 @@ void fw_unmodelled(struct fw_part *p, const char *key, const char *note)
 	s->note = reading_text(p->reading, "%s", note);
 }
 
+void fw_answered(struct fw_part *p, const char *key)
+{
+	struct oom_setting *s = setting_of(p, key);
+
+	if (s && s->kind == OOM_SETTING_UNREADABLE) {
+		s->kind = OOM_SETTING_USED;
+		s->note = NULL;
+	}
+}
+
 void fw_note(struct fw_part *p, const char *key, const char *note)
 {
 	struct oom_setting *s = setting_of(p, key);

@@ -155,6 +155,8 @@ void fw_withhold(struct fw_part *part, const char *knob);
 bool fw_is_withheld(const struct fw_part *part, const char *knob);
 /* The key bears on memory and is not modelled. */
 void fw_unmodelled(struct fw_part *part, const char *key, const char *note);
+/* What the key's value leaves open is said elsewhere in the file: it is not told. */
+void fw_answered(struct fw_part *part, const char *key);
 /* A sentence about a key that was used. */
 void fw_note(struct fw_part *part, const char *key, const char *note);
 /* Another file of the run, named by `key`: looked for beside the part's file and in the folders

@@ -300,8 +300,10 @@ static void finish(struct fw_part *p)
 /* A trainer's data, and what is done around the step. */
 #define TRAINER(name) {.key = name ".train_dataset"}, {.key = name ".eval_dataset"}, {.key = name ".processing_class"}, \
 	{.key = name ".tokenizer"}, {.key = name ".data_collator"}, {.key = name ".callbacks"}, {.key = name ".compute_metrics"}, \
-	{.key = name ".formatting_func"}, CALL(name)
-#define LOADER(name) {name, .hook = true}, CALL(name ".from_pretrained"), CALL(name ".get_peft_model")
+	{.key = name ".formatting_func"}, {.key = name ".args"}, CALL(name)
+/* the model that is adapted is the one that was loaded */
+#define LOADER(name) {name, .hook = true}, CALL(name ".from_pretrained"), {.key = name ".get_peft_model.0"}, \
+	{.key = name ".get_peft_model.model"}, CALL(name ".get_peft_model")
 
 static const struct fw_row rows[] = {
 	LOADER("FastLanguageModel"), LOADER("FastModel"), LOADER("FastVisionModel"),

@@ -32,13 +32,18 @@ void python_named(struct fw_part *p)
 {
 	char path[160];
 
-	for (size_t i = 0; i < N_TRAINED && !*fw_fact(p, "model"); i++) {
+	for (size_t i = 0; i < N_TRAINED; i++) {
 		const struct doc_node *model;
 
 		snprintf(path, sizeof(path), "%s.model", trained[i][0]);
 		model = doc_below(fw_root(p), path);
-		if (model && model->kind == DOC_SCALAR && model->quoted)
+		if (!model || model->kind != DOC_SCALAR)
+			continue;
+		if (model->quoted && !*fw_fact(p, "model"))
 			fw_set(p, "model", model->text, path, NULL);
+		/* what that call adapts, and how, was read with it */
+		if (!strncmp(model->text, "get_peft_model(", 15) && *fw_fact(p, "model") && *fw_fact(p, "lora-r"))
+			fw_answered(p, path);
 	}
 }
 
