@@ -121,5 +121,10 @@ enum oom_status oom_eval_answers(struct oom_evaluator *ev, const struct oom_mode
 		alive[OOM_PHASE_EVAL].module = "evaluation loop";
 	}
 	out->peak[OOM_PHASE_EVAL] = most;
+	/* a question about batches that are kept counts its evaluation, whatever that needs most for (oom_pile_up, evaluate_beside) */
+	if (p->eval_accumulation && most > out->overall_peak) {
+		out->overall_peak = most;
+		out->peak_phase = OOM_PHASE_EVAL;
+	}
 	return OOM_OK;
 }

@@ -126,6 +126,29 @@ static void test_pile_is_one_figure(void **state)
 	close_question(&f);
 }
 
+/* Answers that an evaluation generates count as what it keeps does, whether its batch is the step's or not. */
+static void test_answers_count_in_either_batch(void **state)
+{
+	struct oom_eval e[2];
+	struct fixture f;
+
+	(void)state;
+	open_question(&f, "T5-base", 80);
+	f.q.plan.eval_accumulation = f.q.plan.eval_generates = 1;
+	f.q.plan.seq_len = 32;
+	f.q.plan.eval_beams = 16;
+	f.q.plan.eval_new_tokens = 8192;
+	f.q.plan.eval_batch = 8;
+	for (int i = 0; i < 2; i++) {
+		f.q.plan.micro_batch = 7 + i;
+		assert_int_equal(oom_evaluate(f.ev, f.model, &f.q.plan, OOM_EVAL_FAST, &e[i], NULL), OOM_OK);
+		assert_int_equal(e[i].peak_phase, OOM_PHASE_EVAL);
+		assert_int_equal(e[i].overall_peak, e[i].peak[OOM_PHASE_EVAL]);
+	}
+	assert_int_equal(e[0].overall_peak, e[1].overall_peak);
+	close_question(&f);
+}
+
 /* Where the pile alone has no room, a smaller batch of the evaluation is the whole plan; one that is larger by half
  * has no room. */
 static void test_pile_is_cured_by_its_batch(void **state)
@@ -246,6 +269,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_batch),
 		cmocka_unit_test(test_a_small_one), cmocka_unit_test(test_pile_is_one_figure),
+		cmocka_unit_test(test_answers_count_in_either_batch),
 					   cmocka_unit_test(test_pile_is_cured_by_its_batch),
 					   cmocka_unit_test(test_solved), cmocka_unit_test(test_pile_of_resized_vocabulary),
 		cmocka_unit_test(test_all_that_is_returned)};
