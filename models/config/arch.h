@@ -96,6 +96,7 @@ struct oom_arch {
 	const char *class_warning;
 	/* sizes */
 	uint64_t vocab, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, v_head_dim, d_embed;
+	uint64_t input_vocab;   /* words of the input's table, where the head's are others (FSMT); 0: vocab */
 	uint64_t max_positions, type_vocab, window;
 	bool router_logits;     /* output_router_logits: the routers' own loss is added */
 	uint64_t config_labels; /* classes of a classification head, unless the plan says */

@@ -40,12 +40,16 @@ struct oom_val oom_token_rows(struct oom_tape *t, struct oom_val w)
 
 	if (!n || !p || !oom_plan_adapted(t->plan) || !oom_word_table(t, p))
 		return w;
+	/* get_input_embeddings names one module: a decoder's own table of as many words is left as it is */
+	if (!oom_is_none(t->token_rows) && t->token_table != w.node)
+		return w;
 	if (oom_is_none(t->token_rows)) {
 		const uint64_t d = p->cols;
 		const char *scope = t->scope;
 
 		t->scope = "token_adapter";
 		t->token_rows = oom_param(t, "trainable_tokens_delta", n, d, OOM_P_LORA);
+		t->token_table = w.node;
 		oom_buffer(t, n * d, (enum oom_dtype)t->token_rows.dt);
 		t->scope = scope;
 	}

@@ -182,7 +182,9 @@ const struct oom_adapter oom_adapter_dora = {
  * it waits for oom_input_grads. */
 bool oom_word_table(const struct oom_tape *t, const struct oom_param *table)
 {
-	return table->rows >= t->arch->vocab && table->rows - t->arch->vocab <= 8;
+	const uint64_t words = t->arch->input_vocab ? t->arch->input_vocab : t->arch->vocab;
+
+	return table->rows >= words && table->rows - words <= 8;
 }
 
 /* The module that looks a table up.  Encoder and decoder each have an embed_tokens of their own

@@ -107,6 +107,7 @@ struct oom_tape {
 	struct oom_twin twins[OOM_TWINS];       /* the latest casts; and the one that gives place to the next */
 	uint8_t next_twin;
 	struct oom_val token_rows;              /* rows of the words' table that train; or none */
+	int32_t token_table;                    /* the node of that table */
 	/* trained tokens stand before the sequence; they and both, names of the model's caller */
 	bool prompted;
 	struct oom_val prompts[6];

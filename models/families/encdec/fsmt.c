@@ -18,6 +18,7 @@ static const struct oom_key_row fsmt_keys[] = {
 
 static void fsmt_parse(struct oom_arch *a)
 {
+	a->input_vocab = fsmt_of(a)->source_vocab;      /* get_input_embeddings is the encoder's */
 	/* SinusoidalPositionalEmbedding(max_position_embeddings + padding_idx + 1): a parameter
 	 * like any other */
 	a->max_positions += oom_read_count_or(&a->rd, "pad_token_id", 1) + 1;
