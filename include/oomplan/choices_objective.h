@@ -54,11 +54,13 @@ extern "C" {
 	  "fused-crossentropy fused_crossentropy xentropy flash-cross-entropy", \
 	  "flash_attn/ops/triton/cross_entropy.py", OOM_EXACT) \
 	X(OOM_LOSS_OUTSIDE, "outside", \
-	  "F.cross_entropy in the training loop, on an fp32 copy of the logits: torch.compile does not reach it", \
-	  "", "torchtitan before April 2025, components/loss.py", OOM_EXACT) \
+	  "F.cross_entropy, or log_softmax of preferences, in the training loop, on an fp32 copy of the logits: torch.compile does not " \
+	  "reach it", \
+	  "", "torchtitan before April 2025, components/loss.py; llamafactory/train/trainer_utils.py get_batch_logps", OOM_EXACT) \
 	X(OOM_LOSS_OWN_TYPE, "own-type", \
-	  "F.cross_entropy in the training loop, on the logits as they are (under autocast: on an fp32 copy)", \
-	  "", "litgpt; lightning-thunder benchmarks/benchmark_litgpt.py", OOM_EXACT) \
+	  "F.cross_entropy, or log_softmax of preferences, in the training loop, on the logits as they are (under autocast: on an " \
+	  "fp32 copy)", \
+	  "", "litgpt; lightning-thunder benchmarks/benchmark_litgpt.py; trl/trainer/dpo_trainer.py before 0.15", OOM_EXACT) \
 	X(OOM_LOSS_PARTS, "parts", \
 	  "head in parts of 128 tokens, whose logits all become fp32 and wait for one backward (litgpt's LoRA)", \
 	  "", "litgpt finetune/lora.py fit(), utils.py chunked_cross_entropy; Fabric's Precision.convert_output", OOM_EXACT)

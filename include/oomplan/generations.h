@@ -16,6 +16,12 @@
 extern "C" {
 #endif
 
+enum oom_generation_of {
+	OOM_ABOUT_ALL,
+	OOM_ABOUT_LABELS,          /* the loss that a model makes of labels, which most trainers of other objectives give it none of */
+	OOM_ABOUT_ANSWERS          /* the log-probabilities that trainers of preferences take of its logits */
+};
+
 struct oom_generation {
 	const char *library;    /* the knob for its version */
 	int64_t before;         /* OOM_VERSION; the first version that no longer does so */
@@ -25,7 +31,7 @@ struct oom_generation {
 	const char *source;
 	bool of_torch;          /* it applies only to PyTorch's own optimizers */
 	const char *since;      /* what `from` amounts to in a later version that is named; NULL: `from` itself */
-	bool of_labels;         /* it changes the loss that a model makes of labels, which most trainers of other objectives give it none of */
+	unsigned char of;       /* an oom_generation_of: which objectives it is about */
 	const char *engine;     /* it applies under this engine alone; NULL: under all */
 };
 /* The i-th row; NULL past the end. */

@@ -58,6 +58,7 @@ struct oom_plan {
 	int64_t packing;            /* 1 = several samples share a sequence */
 	double label_smoothing;     /* above 0: Trainer's LabelSmoother computes the loss */
 	int64_t keep_outputs;       /* 1 = the loop holds the model's outputs through the backward */
+	int64_t spare_loss;         /* 1 = the model is given labels, too, and makes a loss that nobody takes */
 	double max_grad_norm;       /* of the Trainer's loop: gradients are clipped by their norms; 0 = they are not */
 	double neftune;             /* above 0: noise is added to the embeddings while the model trains */
 	int64_t class_weights;      /* 1 = the loss has a weight for every class */

@@ -213,11 +213,25 @@ static void finish_eval(struct fw_part *p)
 		fw_set(p, "eval-batch", "0", NULL, "transformers training_args.py eval_strategy");
 }
 
+/* Preferences: log_softmax of an fp32 copy of all logits (dpo/trainer.py concatenated_forward, kto/trainer.py forward). */
+static bool takes_logps(const struct fw_part *p)
+{
+	return fw_fact_is(p, "objective", "dpo") || fw_fact_is(p, "objective", "orpo") || fw_fact_is(p, "objective", "simpo") ||
+	       fw_fact_is(p, "objective", "kto");
+}
+
 /* Stages other than pt and sft need the logits: Liger's modules come without its fused loss (model/loader.py
  * require_logits, model/model_utils/liger_kernel.py). */
 static void finish_liger(struct fw_part *p)
 {
 	hf_liger(p, (const char *const[]){"use_liger_kernel", "enable_liger_kernel", NULL});
+	if (takes_logps(p)) {
+		fw_set(p, "loss", "outside", NULL, "llamafactory/train/trainer_utils.py get_batch_logps, of logits.to(torch.float32)");
+		/* 0.8 wants transformers 4.41, 0.9.4 takes what 0.9.3 does not; KTO's forward names what it hands on */
+		if (fw_older(p, "transformers", 4, 53) && !fw_older(p, "transformers", 4, 41) && !fw_fact_is(p, "objective", "kto"))
+			fw_set(p, "spare-loss", "true", NULL, "LLaMA-Factory 0.8 to 0.9.3, model(**batch) with its labels");
+		return;
+	}
 	if (fw_on(p, "enable_liger_kernel") && !fw_fact_is(p, "objective", "sft") && !fw_fact_is(p, "objective", "pretrain"))
 		fw_set(p, "loss", "plain", "enable_liger_kernel", "llamafactory/model/model_utils/liger_kernel.py");
 }

@@ -73,6 +73,22 @@ static void bytes_per_logit(void **state)
 	assert_true(all - half >= 16 * B * 250 * V - 64 * B * S - 4 * B * 250 * H * 4);
 }
 
+/* Of bf16 logits, at the end of the reference's pass: both models' logits and their log_softmax, each of 2 bytes or, of fp32
+ * copies, 4; where the reference makes a loss besides, its logits in both types, the shifted copy and a log_softmax are
+ * beside the policy's 8.  Odds of log-probabilities alone take no cross entropy. */
+static void log_probabilities_at_once(void **state)
+{
+	const uint64_t own = of("objective=dpo reference=model precision=bf16 loss=own-type").peak[OOM_PHASE_FWD1],
+		       copied = of("objective=dpo reference=model precision=bf16 loss=outside").peak[OOM_PHASE_FWD1],
+		       spare = of("objective=dpo reference=model precision=bf16 loss=outside spare-loss=true").peak[OOM_PHASE_FWD1],
+		       odds = of("objective=orpo precision=bf16 loss=outside").peak[OOM_PHASE_BWD1];
+
+	(void)state;
+	about(copied, own, (4 * S + 4 * (S - 1)) * 2 * B * V, "fp32 copies");
+	about(spare, copied, (2 * S + 4 * (S - 1)) * 2 * B * V, "a loss that nobody takes");
+	assert_int_equal(odds, of("objective=simpo precision=bf16 loss=outside").peak[OOM_PHASE_BWD1]);
+}
+
 /* Single answers: 16 bytes per logit in the backward as with pairs, of half as many rows; in the forward the
  * reference's logits, those of good and bad answers and half of them once more: 4 + 4 + 2 beside the 4. */
 static void single_answers(void **state)
@@ -335,6 +351,7 @@ int main(void)
 		cmocka_unit_test(what_asks_for_nothing_adds_nothing),
 		cmocka_unit_test(references_are_weights_beside_the_model),
 		cmocka_unit_test(bytes_per_logit),
+		cmocka_unit_test(log_probabilities_at_once),
 		cmocka_unit_test(single_answers),
 		cmocka_unit_test(four_models),
 		cmocka_unit_test(every_second_layer),

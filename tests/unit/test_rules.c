@@ -124,6 +124,9 @@ static const struct {
 
 	{"objective=dpo engine=device-map gpus=2", "objective=dpo engine=fsdp2 gpus=2 zero=3"},
 	{"objective=orpo loss=fused", "objective=orpo"},
+	{"spare-loss=true", "spare-loss=true objective=dpo"},
+	{"loss=outside objective=grpo", "loss=outside objective=kto"},
+	{"loss=own-type objective=grpo", "loss=own-type objective=orpo"},
 	{"objective=ppo engine=fsdp2 gpus=2 zero=3", "objective=ppo engine=deepspeed gpus=2 zero=2"},
 	{"objective=ppo-apart engine=fsdp2 gpus=2 zero=3", "objective=ppo-apart engine=deepspeed gpus=2 zero=2"},
 	{"objective=dpo reference=adapter", "objective=dpo reference=adapter lora-r=8"},
