@@ -74,13 +74,18 @@ static void finish_base(struct fw_part *p, bool fsdp)
 		fw_set(p, "grad-ckpt", "full", "quantization", "prepare_model_for_kbit_training checkpoints");
 }
 
-/* Weights load as config.json has them; FSDP's policy casts to bf16, autocast is for fp16 alone. */
-static void finish_precision(struct fw_part *p)
+/* Weights load as config.json has them; FSDP's policy casts to bf16, autocast is for fp16 alone.  Before 808a3f7 of July 2024
+ * from_pretrained was told no type: fp32, of which FSDP's policy computes in bf16 unless pure_bf16 cast the model. */
+static void finish_precision(struct fw_part *p, bool fsdp)
 {
-	if (fw_on(p, "use_fp16"))
+	const bool pure = either(p, "pure_bf16", "fsdp_config.pure_bf16");
+
+	if (fw_older(p, "transformers", 4, 43) && !pure && !fw_on(p, "use_fp16"))
+		fw_set(p, "precision", fsdp ? "amp-bf16" : "fp32", NULL, "llama_recipes/finetuning.py before 808a3f7");
+	else if (fw_on(p, "use_fp16"))
 		fw_set(p, "precision", "fp16-amp", "use_fp16", MAIN ", train_utils.py autocast");
 	else
-		fw_set(p, "precision", "bf16", either(p, "pure_bf16", "fsdp_config.pure_bf16") ? "fsdp_config.pure_bf16" : NULL,
+		fw_set(p, "precision", "bf16", pure ? "fsdp_config.pure_bf16" : NULL,
 		       MAIN " torch_dtype auto: bf16 of Llama's");
 }
 
@@ -110,7 +115,8 @@ static void finish_fsdp(struct fw_part *p, bool fsdp)
 static void finish_length(struct fw_part *p)
 {
 	const bool padded = !strcmp(fw_text(p, "batching_strategy"), "padding");
-	int64_t tokens = 4096;
+	/* context_length is of a647955, October 2023; before that ConcatDataset's chunk_size (ft_datasets/utils.py) */
+	int64_t tokens = fw_older(p, "transformers", 4, 34) ? 2048 : 4096;
 
 	fw_set(p, "packing", padded ? "false" : "true", fw_key(p, "batching_strategy") ? "batching_strategy" : NULL, TRAINING);
 	doc_whole(fw_key(p, "context_length"), &tokens);
@@ -127,7 +133,7 @@ static void finish(struct fw_part *p)
 	const char *optimizer = fw_text(p, fw_key(p, "optimizer") ? "optimizer" : "fsdp_config.optimizer");
 
 	finish_base(p, fsdp);
-	finish_precision(p);
+	finish_precision(p, fsdp);
 	finish_fsdp(p, fsdp);
 	finish_length(p);
 	if (fw_fact_is(p, "method", "lora")) {

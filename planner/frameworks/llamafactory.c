@@ -265,6 +265,9 @@ static void finish(struct fw_part *p)
 		fw_set(p, "objective", loss, "pref_loss", TUNING);
 	fw_default(p, "packing", fw_fact_is(p, "objective", "pretrain") ? "true" : "false",
 		   DATA " packing: in pre-training");
+	/* 0.9.1 of November 2024, which takes transformers up to 4.46.1, was the first with 2048 (1e6f965) */
+	if (!fw_key(p, "cutoff_len") && fw_older(p, "transformers", 4, 46))
+		fw_set(p, "seq-len", "1024", NULL, "LLaMA-Factory before 0.9.1 hparams/data_args.py cutoff_len");
 	hf_both_lengths(p);
 	finish_optimizer(p);
 	finish_base(p);

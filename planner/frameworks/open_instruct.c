@@ -225,6 +225,9 @@ static void finish(struct fw_part *p)
 		fw_set(p, "loss", !strcmp(what, "sft") ? "fused" : "plain", "use_liger_kernel", SFT ":586");
 	finish_optimizer(p, reward);
 	fw_default(p, "grad-ckpt", "none", SFT ":248");
+	/* --use_flash_attn was off by default until ca9a57f of August 2024, with transformers 4.43 */
+	if (fw_older(p, "transformers", 4, 44))
+		fw_default(p, "attn", "sdpa", "open_instruct/finetune.py before ca9a57f, without --use_flash_attn");
 	fw_default(p, "attn", "flash", "open_instruct/model_utils.py detect_attn_implementation: where flash-attn is installed");
 	fw_default(p, "loss", "plain", SFT);
 	if (*fw_fact(p, "@zpg"))
