@@ -150,13 +150,37 @@ static bool same_batch(const struct oom_batch *a, const struct oom_batch *b)
 	       a->ranks.edges == b->ranks.edges;
 }
 
+/* Brings back what one of the last batches was read to; false: it is none of them. */
+static bool spanned_before(struct oom_variant *v, const struct oom_batch *at)
+{
+	const size_t n = v->n_kept < OOM_BATCHES_KEPT ? v->n_kept : OOM_BATCHES_KEPT;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!same_batch(&v->kept[i].at, at))
+			continue;
+		memcpy(v->span, v->kept[i].span, sizeof(v->span));
+		v->spanned = true;
+		v->at = *at;
+		return true;
+	}
+	return false;
+}
+
+static void keep_spans(struct oom_variant *v)
+{
+	struct oom_spanned *k = &v->kept[v->n_kept++ % OOM_BATCHES_KEPT];
+
+	k->at = v->at;
+	memcpy(k->span, v->span, sizeof(k->span));
+}
+
 enum oom_status oom_variant_spans(struct oom_evaluator *ev, struct oom_variant *v,
 				  const struct oom_batch *at, struct oom_error *err)
 {
 	const struct oom_tape *t = v->tape;
 	enum oom_status st;
 
-	if (v->spanned && same_batch(&v->at, at))
+	if ((v->spanned && same_batch(&v->at, at)) || spanned_before(v, at))
 		return OOM_OK;
 	v->spanned = false;
 	if (++v->evaluations == WORTH && oom_compile(&v->fast, t, false) == OOM_ERR_MEMORY)
@@ -172,6 +196,7 @@ enum oom_status oom_variant_spans(struct oom_evaluator *ev, struct oom_variant *
 	}
 	v->spanned = true;
 	v->at = *at;
+	keep_spans(v);
 	return OOM_OK;
 }
 

@@ -5,6 +5,9 @@
 #include "oomplan/plan.h"
 #include "tape/compiled.h"
 
+/* Batches whose spans are kept. */
+enum { OOM_BATCHES_KEPT = 8 };
+
 struct oom_variant {
 	/* what it was made for (oom_shape_of); 0: as recorded */
 	uint64_t shape;
@@ -25,6 +28,12 @@ struct oom_variant {
 	struct oom_batch at;
 	struct oom_span span[OOM_PASSES];
 	uint32_t evaluations;           /* since it was made */
+	/* of the last batches: a search asks for a few of each variant, card after card */
+	struct oom_spanned {
+		struct oom_batch at;
+		struct oom_span span[OOM_PASSES];
+	} kept[OOM_BATCHES_KEPT];
+	size_t n_kept;                  /* ever */
 	struct oom_compiled fast;       /* compiled when it has been evaluated often enough */
 	/* the same for the three thirds, in which one layer stands for all */
 	bool cut;
