@@ -355,8 +355,8 @@ void oom_plan_relax(struct oom_plan *plan)
 		for (size_t i = 0; i < N_RULES; i++) {
 			const size_t at = rules[i].when.offset;
 
-			if (!within(plan, &rules[i].when) || !rules[i].idle ||
-			    !broken(&rules[i], plan))
+			/* most are not: that is asked first */
+			if (!rules[i].idle || !within(plan, &rules[i].when) || !broken(&rules[i], plan))
 				continue;
 			if (!made)
 				plain = oom_plan_default();
