@@ -82,6 +82,9 @@ struct oom_question {
 	 * (oom_calibration_of_kind); its margin where nobody has published any. */
 	bool by_kind;
 	double confidence;
+	/* Of a caller that asks about many cards: zeroed at first, and then the rules as they were last compiled.
+	 * NULL: the question compiles its own. */
+	struct oom_compat *rules;
 	char note[300];                 /* what settling did to the batch, or "" */
 	char precision_note[200];       /* which precision auto became, and why, or "" */
 };

@@ -77,6 +77,7 @@ struct oom_compat {
 	struct oom_compat_set binding, fatal, of_precision;
 	/* by engine, the places in rule[] of those that its plans can break */
 	struct oom_compat_set of_engine[OOM_COMPAT_ENGINES];
+	uint64_t print;                 /* of what it was compiled for; 0: of nothing yet */
 };
 /* Compiles the table for a model, a card and the plan's task and compute capability.  gpu may be NULL,
  * which stands for an NVIDIA card of the plan's compute capability.  OOM_ERR_PARSE means that the table is
@@ -84,6 +85,12 @@ struct oom_compat {
 OOM_API enum oom_status oom_compat_init(struct oom_compat *c, const struct oom_model *model,
 					const struct oom_plan *plan, const struct oom_gpu *gpu,
 					struct oom_error *err);
+
+/* The same where c is zeroed or was compiled before: what that was for the same class, task, framework and generation
+ * of cards stays as it is. */
+OOM_API enum oom_status oom_compat_renew(struct oom_compat *c, const struct oom_model *model,
+					 const struct oom_plan *plan, const struct oom_gpu *gpu,
+					 struct oom_error *err);
 
 /* The rules that the plan breaks, CONDITIONAL ones included.  asked is the plan that it was derived from,
  * because some knobs must not be changed, or NULL. */

@@ -28,6 +28,8 @@ static struct margins margins_of(const struct oom_question *q, const struct oom_
 enum oom_status asker_start(struct asker *a, struct oom_evaluator *ev, const struct oom_question *q,
 			    struct oom_error *err)
 {
+	struct oom_compat *const rules = q->rules ? q->rules : &a->own_rules;
+
 	*a = (struct asker){.q = *q, .ev = ev, .err = err};
 	if (!q->model)
 		return oom_error_set(err, OOM_ERR_INVALID, "a question about no model");
@@ -37,7 +39,8 @@ enum oom_status asker_start(struct asker *a, struct oom_evaluator *ev, const str
 	a->margins = margins_of(&a->q, asker_calibration(a, &a->plan));
 	if (!ev)
 		a->ev = a->own = oom_evaluator_new();
-	return a->ev ? oom_compat_init(&a->compat, a->q.model, &a->plan, a->q.gpu, err) :
+	a->compat = rules;
+	return a->ev ? oom_compat_renew(rules, a->q.model, &a->plan, a->q.gpu, err) :
 		       oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
 }
 
@@ -148,8 +151,8 @@ void asker_judged(const struct asker *a, const struct oom_plan *p, const struct 
 	out->fits = out->fits_gpu &&
 		    oom_first_limit(&out->host, a->q.host_ram_bytes, true) == OOM_LIMIT_NONE;
 	out->expected = oom_question_expects(&a->q, p, e);
-	out->broken = oom_compat_broken(&a->compat, p, &a->plan);
-	out->launches = oom_compat_launches(&a->compat, p);
+	out->broken = oom_compat_broken(a->compat, p, &a->plan);
+	out->launches = oom_compat_launches(a->compat, p);
 }
 
 enum oom_status oom_answer_as_asked(struct oom_evaluator *ev, const struct oom_question *q,

@@ -18,7 +18,8 @@ struct asker {
 	struct oom_question q;          /* settled */
 	struct oom_evaluator *ev, *own;
 	struct margins margins;
-	struct oom_compat compat;
+	struct oom_compat own_rules;    /* where the question brings none */
+	const struct oom_compat *compat;
 	struct oom_plan plan;           /* as asked, with the margin that is worked with */
 	struct asker_kind kind;
 	struct asker_kind *of_kind;     /* the same, which questions about another kind change */

@@ -266,7 +266,7 @@ static enum oom_status answer(struct asker *a, struct oom_answer *out)
 		out->search.best.wanted_bytes = out->best.eval.wanted_bytes;
 	}
 	with_evaluation(a, out);
-	out->ladder_broken = oom_compat_broken(&a->compat, &out->ladder.plan, &a->plan);
+	out->ladder_broken = oom_compat_broken(a->compat, &out->ladder.plan, &a->plan);
 	answer_restore_margin(a, &out->search);
 	return answer_elsewhere(a, out);
 }

@@ -19,7 +19,7 @@ struct oom_search_query answer_query(const struct asker *a, const struct oom_pla
 					 .allow = a->q.allow,
 					 .hold = a->q.hold,
 					 .objective = a->q.objective,
-					 .compat = same_rules(&a->plan, asked) ? &a->compat : NULL};
+					 .compat = same_rules(&a->plan, asked) ? a->compat : NULL};
 }
 
 /* A smaller batch of an evaluation changes nothing else: half of it until the card has room.  False: not

@@ -102,7 +102,8 @@ static enum oom_status look(struct finder *f, const struct oom_plan *p, uint64_t
 				       .verdicts_only = true,
 				       .calibration = f->q->calibration,
 				       .by_kind = f->q->by_kind,
-				       .confidence = f->q->confidence};
+				       .confidence = f->q->confidence,
+				       .rules = &f->rules};
 
 	return oom_answer_search(f->ev, &q, found, f->err);
 }

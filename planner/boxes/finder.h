@@ -33,6 +33,7 @@ struct finder {
 	const struct oom_box_query *q;
 	struct oom_boxes *out;
 	struct oom_evaluator *ev;
+	struct oom_compat rules;                /* of frameworks, as the last search needed them */
 	struct group *group;
 	size_t n_groups, cap_groups, last;      /* last: asked about */
 	time_t now;                     /* read once, so that all prices have their age on the same day */

@@ -110,25 +110,58 @@ static enum oom_status add_rule(struct oom_compat *c, size_t number, const char 
 	return OOM_OK;
 }
 
-enum oom_status oom_compat_init(struct oom_compat *c, const struct oom_model *model,
-				const struct oom_plan *plan, const struct oom_gpu *gpu,
-				struct oom_error *err)
+/* A number for all that the rules are compiled for (FNV-1a), which is not 0. */
+static uint64_t print_of(const struct facts *f)
+{
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (int i = 0; i < FACT_VENDOR; i++)
+		h = (h ^ (uint64_t)f->number[i]) * 0x100000001b3u;
+	for (int i = FACT_VENDOR; i < FACTS; i++)
+		for (const char *s = f->word[i];; s++) {
+			h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+			if (!*s)
+				break;
+		}
+	return h ? h : 1;
+}
+
+static enum oom_status compile(struct oom_compat *c, const struct facts *f, struct oom_error *err)
 {
 	enum { RULE, WHEN, VERDICT, INSTEAD = 5, COLUMNS = 8 };
-	const struct facts f = facts_of(model, plan, gpu);
 	struct rows rows = compat_rows("compat.csv");
 	enum oom_status st = OOM_OK;
 	const char *cells[COLUMNS];
 	char buf[1600];
 
+	c->print = 0;
 	c->n = c->n_conditions = 0;
 	c->binding = c->fatal = c->of_precision = (struct oom_compat_set){{0}};
 	memset(c->of_engine, 0, sizeof(c->of_engine));
 	for (size_t i = 0; !st && compat_next_row(&rows, COLUMNS, cells, buf, sizeof(buf)); i++)
 		st = i == OOM_COMPAT_RULES ?
 			     oom_error_set(err, OOM_ERR_LIMIT, "compat.csv: too many rules") :
-			     add_rule(c, i, cells[WHEN], cells[VERDICT], cells[INSTEAD], &f, err);
+			     add_rule(c, i, cells[WHEN], cells[VERDICT], cells[INSTEAD], f, err);
+	c->print = st ? 0 : print_of(f);
 	return st;
+}
+
+enum oom_status oom_compat_init(struct oom_compat *c, const struct oom_model *model,
+				const struct oom_plan *plan, const struct oom_gpu *gpu,
+				struct oom_error *err)
+{
+	const struct facts f = facts_of(model, plan, gpu);
+
+	return compile(c, &f, err);
+}
+
+enum oom_status oom_compat_renew(struct oom_compat *c, const struct oom_model *model,
+				 const struct oom_plan *plan, const struct oom_gpu *gpu,
+				 struct oom_error *err)
+{
+	const struct facts f = facts_of(model, plan, gpu);
+
+	return c->print == print_of(&f) ? OOM_OK : compile(c, &f, err);
 }
 
 /* ---- plans ---- */
