@@ -164,9 +164,32 @@ static void python_of_tensors(void **state)
 	assert_true(behind < 0.001);
 }
 
+/* TransformerEngine's attention and casts on AMD's cards are its own, not PyTorch's: as on NVIDIA's from Hopper on. */
+static void engine_of_amd(void **state)
+{
+	struct oom_gpu g = card("Infinity Fabric", 0);
+	struct oom_plan p = oom_plan_default();
+	struct oom_speed loop, core;
+
+	(void)state;
+	snprintf(g.vendor, sizeof(g.vendor), "amd");
+	snprintf(g.architecture, sizeof(g.architecture), "CDNA3");
+	p.precision = OOM_BF16;
+	p.attn = OOM_ATTN_FLASH;
+	oom_speed_of(&g, &p, &loop);
+	p.engine = OOM_ENGINE_MEGATRON;
+	oom_speed_of(&g, &p, &core);
+	assert_true(core.attention > 2 * loop.attention);
+	assert_true(core.memory > 2 * loop.memory);
+	p.attn = OOM_ATTN_EAGER;
+	oom_speed_of(&g, &p, &core);
+	assert_true(core.attention < 1.1 * loop.attention);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(engine_of_amd),
 		cmocka_unit_test(hosts),
 		cmocka_unit_test(fused_updates),
 		cmocka_unit_test(updated_weights),

@@ -21,12 +21,12 @@ static const struct oom_card_class classes[] = {
 	 * less of short inner sizes as 450 elements take; torch.nn.functional.linear, which autocast calls, at 420 and 288
 	 * where torch.matmul has 546 and 493: what casts, copies and biases move, at 1.6 TB/s (ROCm/TransformerEngine,
 	 * issues 72 and 73) */
-	{"amd", NULL, 0, true, true, "CDNA", 0.47, 1.5, 0.20, 0.29, 450, 304, 0.08, 22, 20, 50 * GB, 2},
+	{"amd", NULL, 0, true, true, "CDNA", 0.47, 1.5, 0.20, 0.29, 450, 304, 0.08, 22, 20, 50 * GB, 3},
 	/* MI350X, under ROCm 7: 1,104 of 2,300 Tflop/s, 901 over an inner size of 1,280, linear no slower than matmul (a
 	 * public table of such shapes of January 2026); copies and fused attention as an MI300X's (Azure's benchmarking
 	 * guide, ND MI300X v5: 4.1 of 5.3 TB/s).  GPTs of 30 million to 10 billion parameters
 	 * then take 0.79 to 1.11 of what that table says */
-	{"amd", "CDNA4", 0, true, true, "CDNA 4", 0.48, 1.5, 0.32, 0.775, 357, 256, 0.068, 22, 20, 50 * GB, 0},
+	{"amd", "CDNA4", 0, true, true, "CDNA 4", 0.48, 1.5, 0.32, 0.775, 357, 256, 0.068, 22, 20, 50 * GB, 1},
 	{"intel", NULL, 0, false, true, "Gaudi", 0.77, 0.965, 0.48, 0.90, 0, 0, 0.25, 22, 20, 37 * GB, 2},
 	/* one source: two TITAN Xp under fp16 autocast, which have no units for it */
 	{"nvidia", NULL, 3, false, false, "before Volta", 0.50, 0.06, 0.50, 0.75, 32, 56, 1, 22, 20, 3 * GB, 1},
@@ -37,9 +37,9 @@ static const struct oom_card_class classes[] = {
 	 * one or the other is from it is in the interval (interval.c). */
 	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 20, 25 * GB, 25},
 	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 22, 20, 3 * GB, 6},
-	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.400, 0.714, 0.944, 48, 128, 0.25, 22, 20, 3 * GB, 9},
-	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 20, 50 * GB, 24},
-	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 20, 50 * GB, 7},
+	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.400, 0.714, 0.944, 48, 128, 0.25, 22, 20, 3 * GB, 10},
+	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 20, 50 * GB, 25},
+	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 20, 50 * GB, 8},
 	/* One source, an RTX 5090 and an RTX PRO 6000 (data/throughput.csv, rp-rtx-*): 0.80 of the data sheet's tensor cores over a whole step
 	 * of GPT-2, as clocks go above the 2.4 GHz that it is stated at.  Attention and memory are Ada's. */
 	{"nvidia", NULL, 12, false, false, "Blackwell without HBM", 1.050, 0.640, 0.714, 0.944, 48, 170, 0.25, 22, 20, 3 * GB, 1},
@@ -187,6 +187,19 @@ static const struct narrower te_narrower[] = {
 #define TE_FROM 9
 #define TE_ATTENTION 2.2
 
+/* AMD's TransformerEngine leaves PyTorch's kernels of the time behind as well: its attention is composable_kernel's and
+ * AITER's assembly (NVTE_FUSED_ATTN_CK, NVTE_CK_USES_BWD_V3), it casts in kernels of its own and not under autocast, and what
+ * is left moves at what copies do, 4.1 of an MI300X's 5.3 TB/s (Azure's benchmarking guide, ND MI300X v5).  The factors are
+ * those of NVIDIA's newest cards; Llama 2 70B's LoRA on eight MI300X and MI325X goes with them from 0.58 and 0.49 of what is
+ * published to 0.96 and 0.82, and four rows of MI350X and MI355X, which nothing was chosen by, from 0.54-0.61 to 0.74-0.87
+ * (mlcommons/training_results v5.0 and v5.1, AMD/benchmarks). */
+#define TE_MEMORY_AMD 0.775
+
+static bool te_of_amd(const struct oom_gpu *gpu, const struct oom_plan *p)
+{
+	return gpu && !strcmp(gpu->vendor, "amd") && oom_engine_core_layers(p);
+}
+
 /* PyTorch's own attention puts it first as well, on a Hopper and a Blackwell of data centres (aten, native/transformers/
  * cuda/sdp_utils.cpp, check_prefer_cudnn_attention: in 2.13 and 2.14, not in 2.9), and did so under 2.11: 440 Tflop/s forward
  * and backward over 16,384 and 32,768 tokens of a 1B on an H100 (data/h100_steps.csv), where published rows, of older
@@ -213,7 +226,7 @@ bool oom_attention_by_version(const struct oom_gpu *gpu, const struct oom_plan *
 static bool cudnn_attention(const struct oom_gpu *gpu, const struct oom_plan *p)
 {
 	if (oom_engine_core_layers(p))
-		return p->attn != OOM_ATTN_EAGER && gpu && gpu->compute_capability >= TE_FROM;
+		return p->attn != OOM_ATTN_EAGER && gpu && (gpu->compute_capability >= TE_FROM || te_of_amd(gpu, p));
 	return has_cudnn(gpu, p) && torch_of(p) >= CUDNN_SINCE;
 }
 
@@ -288,11 +301,12 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		s->batched *= CORE_BATCHED;
 	if (cudnn_attention(gpu, p))
 		s->attention *= TE_ATTENTION;
-	bits = oom_engine_of(p)->core_layers && c->from >= TE_NARROW_FROM ? &te_narrower[p->fp8] : &narrower[p->fp8];
+	bits = oom_engine_of(p)->core_layers && (c->from >= TE_NARROW_FROM || te_of_amd(gpu, p)) ? &te_narrower[p->fp8] :
+													    &narrower[p->fp8];
 	s->products *= bits->times;
 	s->cast_bytes = bits->cast;
 	bandwidth = (gpu && gpu->bandwidth_gb_s > 0 ? gpu->bandwidth_gb_s : 1555) * GB;
-	s->memory = bandwidth * c->memory;
+	s->memory = bandwidth * (te_of_amd(gpu, p) ? TE_MEMORY_AMD : c->memory);
 	s->stream = bandwidth * STREAMED;
 	s->python_s = c->python_us * 1e-6;
 	s->engine_s = c->engine_us * 1e-6;
