@@ -125,6 +125,8 @@ bool oom_people_stepped(const char *begin, const char *end);   /* "runs fine for
 bool oom_phase_ends_epoch(const char *begin, const char *end);
 bool oom_bar_above(const char *from, const char *at);
 bool oom_phase_by_people(struct oom_crash *c, const char *begin, const char *end);
+/* phase_prose.c: by what stands behind a "but" in a sentence that praises something else before it. */
+bool oom_phase_by_contrast(struct oom_crash *c, const char *begin, const char *end);
 /* What is named behind p because it is not what failed: "training works". */
 bool oom_phase_is_spared(const char *p, const char *end);
 /* phase_sentence.c: what a line's words say was going on, *from and *to the words that do; and whether it is of a failure. */

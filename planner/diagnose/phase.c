@@ -323,7 +323,7 @@ static void decode_phase(struct oom_crash *c, const char *begin, const char *at,
 		around_frames(c, begin, at, end);
 		return;
 	}
-	if (oom_phase_by_failure(c, line, at) || oom_phase_by_bar(c, begin, line, stop))
+	if ((!c->traceback && oom_phase_by_contrast(c, begin, end)) || oom_phase_by_failure(c, line, at) || oom_phase_by_bar(c, begin, line, stop))
 		return;
 	if (oom_phase_by_executable(c, oom_format_is(c, OOM_FORMAT_LIST) ? begin : line, end) || oom_phase_by_functions(c, begin, at) || oom_phase_by_workers(c, at, end) ||
 	    oom_phase_by_prose(c, begin, at, end) || oom_phase_by_nearest(c, begin, at, end) || oom_phase_by_command(c, begin, end) ||

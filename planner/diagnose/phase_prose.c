@@ -87,6 +87,50 @@ static bool hear(struct oom_crash *c, struct oom_crash *trains, const char *from
 	return said.phase != OOM_CRASH_TRAIN_STEP;
 }
 
+/* The first word of [from, to) that names a part of a run, but for what is said to be over: "after the training, in the
+ * evaluation step, it occurs". */
+static enum oom_crash_phase first_named(const char *from, const char *to, const char **word, const char **stop)
+{
+	for (const char *p = from, *q; p < to; p = q + 1) {
+		const char *const near = p - from > 10 ? p - 10 : from;
+		enum oom_crash_phase phase;
+
+		for (q = p; q < to && *q != ' ' && *q != ',' && *q != '.' && *q != '\n'; q++)
+			;
+		phase = q - p > 3 ? oom_phase_of_spoken(p, q) : OOM_CRASH_UNKNOWN;
+		if (phase == OOM_CRASH_UNKNOWN || phase == OOM_CRASH_INIT || phase == OOM_CRASH_DATA || oom_text_find(near, p, "fter "))
+			continue;
+		*word = p;
+		*stop = q;
+		return phase;
+	}
+	return OOM_CRASH_UNKNOWN;
+}
+
+/* "Training is fine, but it occurs in the evaluation step": of what stands before "but" people say that it works. */
+bool oom_phase_by_contrast(struct oom_crash *c, const char *begin, const char *end)
+{
+	static const char *const praise[] = {" OK", " ok", " fine", " works", " worked", "uccess", "no issue", "no problem", "without any", "without issue", "without problem"},
+				 *const blame[] = {"occur", "happen"};
+
+	for (const char *p = begin; (p = oom_text_find(p, end, " but ")); p++) {
+		const char *const from = oom_sentence_begin(begin, p), *const to = oom_sentence_end(p, end, 1), *word, *stop;
+		enum oom_crash_phase before, phase;
+		char why[80];
+
+		if (to - from > 500 || oom_text_find(from, to, "File \"") || !any(praise, COUNT(praise), from, p) || any(praise, COUNT(praise), p, to) ||
+		    !(oom_complains(p, to) || any(blame, COUNT(blame), p, to)))
+			continue;
+		before = first_named(from, p, &word, &stop);
+		phase = first_named(p + 5, to, &word, &stop);
+		if (before == OOM_CRASH_UNKNOWN || phase == OOM_CRASH_UNKNOWN || phase == before)
+			continue;
+		snprintf(why, sizeof(why), "the words \"%.*s\", behind what is said to work", (int)(stop - word < 24 ? stop - word : 24), word);
+		return oom_phase_settle(c, phase, 0.65, why);
+	}
+	return false;
+}
+
 /* The first line, which is a title as a rule; from the message's line backwards; then behind it. */
 bool oom_phase_by_prose(struct oom_crash *c, const char *begin, const char *at, const char *end)
 {
