@@ -159,6 +159,8 @@ struct oom_crash {
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t trained, of_parameters;        /* as the log counts those that are trained, and all; 0: it does not */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
+	char memory_limit[48];                  /* of the host's, as the text gives it: "resources.limits.memory 500Mi"; "": it does not */
+	double card_named;                      /* GB of the one card of the catalogue that it names; 0: none, or several */
 	double card_said;                       /* GB of the smallest card that people speak of; 0: none */
 	unsigned cards;                         /* that a training is divided over, as the text says; 0: it does not */
 	uint64_t vocabulary;                    /* of its family, by its name; 0: unknown */

@@ -88,6 +88,7 @@ enum oom_lever {
 	OOM_LEVER_MORE,         /* what is sharded, over more cards */
 	OOM_LEVER_SHAPES,       /* what goes into a loss, where no card holds it */
 	OOM_LEVER_EVAL_HOST,    /* an evaluation's outputs, in the host's memory */
+	OOM_LEVER_OFFLOAD_LAYERS, /* a part that is larger than the card, piece by piece */
 	OOM_LEVER_MERGE,        /* adapters put into the weights of their base */
 	OOM_LEVERS
 };
@@ -105,6 +106,8 @@ enum oom_lever oom_lever_of_key(const char *name, size_t n);
 void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *end);
 void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end);
 /* named.c: fills c->parameters. */
+/* limits.c: fills c->memory_limit. */
+void oom_decode_limit(struct oom_crash *c, const char *begin, const char *end);
 void oom_decode_cards(struct oom_crash *c, const char *begin, const char *end);        /* named_cards.c */
 /* Is it the "x" of "8xA100"?  named_cards.c */
 bool oom_is_times(const char *begin, const char *p);

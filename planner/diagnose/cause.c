@@ -151,7 +151,10 @@ static bool by_program_total(struct oom_crash *c)
 	}
 	if ((double)total < 2048 * mib)
 		return false;
-	snprintf(why, sizeof(why), "the program takes %.2f GiB at once; the text does not say what the device has", (double)total / mib / 1024);
+	if (c->card_named > 0 && (double)total > c->card_named * 1073741824)
+		snprintf(why, sizeof(why), "the program takes %.2f GiB at once; the card that the text names has %.0f GB", (double)total / mib / 1024, c->card_named);
+	else
+		snprintf(why, sizeof(why), "the program takes %.2f GiB at once; the text does not say what the device has", (double)total / mib / 1024);
 	oom_cause_say(c, OOM_CAUSE_TOO_LARGE, 0.6, why);
 	return true;
 }

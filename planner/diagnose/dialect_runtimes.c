@@ -75,7 +75,7 @@ const struct oom_dialect oom_dialects_runtimes[] = {
 	 .say = {L(BATCH) = "batch_size in train_config of pipeline.config",
 	  L(LENGTH) = "smaller sides in image_resizer of pipeline.config (this changes what is learnt)",
 	  L(EVAL_BATCH) = "batch_size 1 in eval_config of pipeline.config",
-	  L(REQUESTS) = "one image per call",
+	  L(REQUESTS) = "one image per call, and first_stage_max_proposals lower in pipeline.config before the export: so many regions of an image go through the second stage at once",
 	  L(CONTEXT) = "smaller sides in image_resizer of pipeline.config"}},
 	{"mrcnn", "tensorflow", "Mask R-CNN's mrcnn/config.py", "matterport/Mask_RCNN@0038efff32",
 	 .say = {L(BATCH) = "IMAGES_PER_GPU lower in the run's Config class",

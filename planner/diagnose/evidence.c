@@ -100,6 +100,17 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 			 "whatever the batch: %.1f GiB are left for all else", parameters / 1e9, c->cards, c->second_stage ? " but for the weights" : "", need / gib, total / gib, (total - need) / gib);
 }
 
+/* Frozen weights stand in the way of the gradients all the same: autograd keeps the inputs of every layer behind the first
+ * adapter (docs.pytorch.org/docs/stable/notes/autograd.html, "Locally disabling gradient computation"). */
+static void of_adapters(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const bool steps = c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_TRAIN_STEP;
+	char *const out = cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_TRAINING && steps && !c->traceback && (c->set & OOM_SET(OOM_LEVER_ADAPTER)) && oom_runtime_is(c, OOM_RUNTIME_TORCH) ? oom_evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "adapters save gradients and optimizer states, not activations: a step keeps as many as full training does, and a pass under no_grad keeps none");
+}
+
 /* "already set: gradient checkpointing, a batch of one" */
 static void already(uint64_t set, struct oom_crash_answer *a)
 {
@@ -347,6 +358,7 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 	listed_others(c, cause, a);
 	beyond_host(c, cause, a);
 	beside_tensors(c, a);
+	of_adapters(c, work, cause, a);
 	already(set, a);
 	tried_in_vain(c, a);
 	idle(c, cause, a);

@@ -122,7 +122,7 @@ static uint64_t fix_by_levers(const struct oom_asked *q, struct oom_crash_answer
 		if (a->n_fix >= ENOUGH)
 			continue;
 		/* one array is no second copy of the weights; of the limit, all is said above */
-		if (oom_lever_is_set(c, l) || oom_lever_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && oom_host_array(c) && q->work != OOM_WORK_LOADING) || (l == OOM_LEVER_HOST && oom_host_array_huge(c)) ||
+		if (oom_lever_is_set(c, l) || oom_lever_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && oom_host_array(c) && q->work != OOM_WORK_LOADING) || ((l == OOM_LEVER_HOST || (l == OOM_LEVER_WORKERS && q->work != OOM_WORK_DATA)) && oom_host_array_huge(c)) ||
 		    (told && l == OOM_LEVER_HOST && !oom_lever_own(c, l)))
 			continue;
 		/* one piece that large was asked for by what the frames show: smaller, it needs none; where pieces are only perhaps
@@ -177,6 +177,9 @@ static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer
 	/* weights that every rank reads to the first card look like others' there, and so do contexts that ranks make there */
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && c->gpu_index <= 0 && (q->work == OOM_WORK_LOADING ? c->trains || oom_several_cards(c) : (trains || c->trains) && c->n_processes > 2))
 		oom_fix_add(a, "if the others are ranks of this run: ", "each on its own card (device_map={\"\": local_rank}, or torch.cuda.set_device(local_rank) before it loads)");
+	/* TRL 0.14 and 0.15 put the engine on the card behind those that train (vllm_device of GRPOConfig) */
+	if (q->cause == OOM_CAUSE_OTHER_PROCESS && c->engine && c->rank >= 0 && oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS)
+		oom_fix_add(a, "if the other is a rank of this run: ", "one training process fewer than cards (accelerate launch --num_processes), so that the engine has a card of its own");
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && c->part == OOM_PART_MERGED)
 		add(c, a, "or without the card: ", OOM_LEVER_MERGE);
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && !oom_lever_is_set(c, l) &&

@@ -239,6 +239,21 @@ void oom_fixes_told_first(struct oom_crash_answer *a)
 	}
 }
 
+/* The share that a server was given holds less than the weights in 16 bits, which the card holds: with a tenth of it for the
+ * rest, a judgement. */
+static void of_share(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	const char *const share = oom_whole_share(c);
+	const double total = (double)c->bytes[OOM_CRASH_TOTAL], told = share ? oom_told(c, share) : 0, need = (double)c->parameters * 2;
+	char own[200];
+
+	if ((cause != OOM_CAUSE_TOO_LARGE && cause != OOM_CAUSE_KV_CACHE) || told <= 0 || told >= 0.95 || need <= 0 || total <= 0 || oom_told(c, "tensor_parallel_size") > 1 || (c->set & OOM_SET(OOM_LEVER_QUANT)) ||
+	    need < told * total || need > 0.92 * total)
+		return;
+	snprintf(own, sizeof(own), "%s 0.95, not %.3g: the weights are %.1f GiB in 16 bits, and that share is %.1f of %.2f", share, told, need / GIB, told * total / GIB, total / GIB);
+	oom_fix_add(a, "", own);
+}
+
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a)
 {
 	const double left = (double)c->bytes[OOM_CRASH_FREE], total = (double)c->bytes[OOM_CRASH_TOTAL];
@@ -261,6 +276,7 @@ void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const
 		oom_fix_add(a, "", own);
 	}
 	beside_others(c, cause, a);
+	of_share(c, cause, a);
 	if (c->image[0]) {
 		snprintf(own, sizeof(own), "smaller images: scaled from %" PRId64 " x %" PRId64 " to %" PRId64 " x %" PRId64 " they, and all maps made of them, take a quarter",
 			 c->image[0], c->image[1], c->image[0] / 2, c->image[1] / 2);

@@ -109,6 +109,8 @@ static const enum oom_lever of_layers_or_cache[OOM_MAX_LEVERS] = DO(V(OFFLOAD), 
 static const enum oom_lever of_graphs[OOM_MAX_LEVERS] = DO(V(ROOM), V(GRAPHS), V(REQUESTS), V(CONTEXT), V(SPREAD));
 /* By the model's name: no batch is small enough for weights, or states, that are larger than the card. */
 static const enum oom_lever of_weights[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(OFFLOAD));
+/* a part that draws waits on the host piece by piece, or is made smaller */
+static const enum oom_lever of_drawing_weights[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(QUANT), V(SPREAD));
 /* whoever started a script on a card that is too small may have no second one */
 static const enum oom_lever of_own_weights[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD));
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
@@ -225,6 +227,9 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 {
 	if (oom_format_of(c)->first[0])
 		return oom_format_of(c)->first;
+	/* the card is shared by the engine and a trainer: what the engine was told to take can be less */
+	if (cause == OOM_CAUSE_OTHER_PROCESS && c->engine && oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS && oom_lever_own(c, OOM_LEVER_ROOM))
+		return of_engines;
 	/* what the card's programs do with less of is what the host has more of */
 	if (cause == OOM_CAUSE_HOST_RAM && c->unified)
 		return of_one_memory;
@@ -284,6 +289,8 @@ static const enum oom_lever *of_part(const struct oom_crash *c, enum oom_crash_w
 		return of_compiled_steps;
 	if (work == OOM_WORK_TRAINING)
 		return oom_levers_of_states(c);
+	if (oom_weights_too_large(c, work) && !c->language && oom_lever_own(c, OOM_LEVER_OFFLOAD_LAYERS))
+		return of_drawing_weights;
 	if (oom_weights_too_large(c, work) && (runs || work == OOM_WORK_LOADING || work == OOM_WORK_UNKNOWN))
 		return *p->name ? of_weights : of_own_weights;
 	return NULL;

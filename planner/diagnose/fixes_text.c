@@ -72,7 +72,7 @@ static void fix_what_is_seen(const struct oom_asked *q, struct oom_crash_answer 
 	if (of_memory && c->sees && c->part == OOM_PART_WARMUP)
 		oom_fix_lever(c, a, "", OOM_LEVER_PIXELS);
 	/* a notebook keeps what was made before */
-	if (of_memory && c->notebook && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP) && oom_mostly_own(c))
+	if (of_memory && c->notebook && (work == OOM_WORK_LOADING || work == OOM_WORK_SETUP) && oom_mostly_own(c) && !((double)c->parameters * 4 > (double)c->bytes[OOM_CRASH_TOTAL]))
 		oom_fix_lever(c, a, "", OOM_LEVER_RESTART);
 }
 
@@ -105,6 +105,19 @@ static bool names_own(const struct oom_crash *c, enum oom_lever l)
 	return words && strstr(words, " -> ");
 }
 
+/* Where somebody else killed it: the limit in the text's own words, else what it is called where that is printed. */
+static void of_limit(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	char own[160];
+
+	if (*c->memory_limit && oom_format_is(c, OOM_FORMAT_FOREIGN) && oom_format_of(c)->limit) {
+		snprintf(own, sizeof(own), "raise the limit that the text gives, %s: whatever the process holds beyond it ends it, however much the node has", c->memory_limit);
+		oom_fix_add(a, "", own);
+		return;
+	}
+	oom_fix_add(a, "", oom_format_of(c)->limit);
+}
+
 /* What the text's own numbers and parts ask for, before what helps everybody.  Returns what the run has already. */
 uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a)
 {
@@ -129,7 +142,8 @@ uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_LAYERED) && c->gpu_index > 0 && c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] < (uint64_t)1 << 30)
 		oom_fix_lever(c, a, "", OOM_LEVER_SPREAD);
 	/* a graph's buffers of that size hold the scores: half the batch is not enough */
-	if (of_memory && c->part == OOM_PART_SCRATCH && c->bytes[OOM_CRASH_TRIED] >= (uint64_t)16 << 30 && !oom_lever_is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES) && !names_own(c, OOM_LEVER_SCRATCH))
+	if (of_memory && c->part == OOM_PART_SCRATCH && c->bytes[OOM_CRASH_TRIED] >= (uint64_t)16 << 30 && !oom_lever_is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES) &&
+	    (!names_own(c, OOM_LEVER_SCRATCH) || c->bytes[OOM_CRASH_TRIED] >= (uint64_t)64 << 30))
 		oom_fix_lever(c, a, "", OOM_LEVER_SCORES);
 	if (of_part && work != OOM_WORK_UNKNOWN && part && oom_lever_is_set(c, part))
 		told_already |= OOM_SET(part);
@@ -149,6 +163,6 @@ uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a
 		oom_fixes_host(c, a);
 	/* a limit that somebody set: of the host's memory, or of a pool */
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)
-		oom_fix_add(a, "", oom_format_of(c)->limit);
+		of_limit(c, a);
 	return told_already;
 }

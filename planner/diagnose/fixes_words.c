@@ -46,6 +46,9 @@ enum oom_lever oom_fix_instead(const struct oom_crash *c, enum oom_cause cause, 
 	/* a training's loader says in its words what else there is to do */
 	if (lever == OOM_LEVER_LOAD && (c->set & OOM_SET(OOM_LEVER_QUANT)) && !(c->trains && oom_lever_own(c, lever) && oom_lever_own(c, OOM_LEVER_SHARD)))
 		return OOM_LEVER_LOAD_SMALL;
+	/* the transformer that draws: whole parts on the card in turns are too large as well */
+	if (lever == OOM_LEVER_OFFLOAD && cause == OOM_CAUSE_TOO_LARGE && !c->trains && oom_weights_too_large(c, oom_crash_work(c)) && oom_lever_own(c, OOM_LEVER_OFFLOAD_LAYERS))
+		return OOM_LEVER_OFFLOAD_LAYERS;
 	if (lever == OOM_LEVER_SAVE && cause == OOM_CAUSE_HOST_RAM && !oom_lever_own(c, lever))
 		return OOM_LEVER_SAVE_HOST;
 	/* nothing is gathered where one process saves */

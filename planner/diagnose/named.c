@@ -113,14 +113,15 @@ static double family_size(const char *from, const char *to)
 	return 0;
 }
 
-/* What draws has no vocabulary: the parameters of what is trained of it, in billions (Podell et al. 2023, arXiv:2307.01952,
- * Table 1; the cards of FLUX.1-dev and Stable Diffusion 3 and 3.5 on the Hugging Face hub). */
+/* What draws has no vocabulary: the parameters of its transformer or U-Net, in billions (Podell et al. 2023, arXiv:2307.01952,
+ * Table 1; for the others what their makers' cards on the Hugging Face hub say). */
 static const struct {
 	const char *family;
 	double billions;
 } drawing[] = {
 	{"stable-diffusion-xl", 2.6}, {"sd_xl", 2.6}, {"sdxl", 2.6}, {"flux.1-dev", 12}, {"flux.1-schnell", 12}, {"flux1-dev", 12}, {"stable-diffusion-3-medium", 2}, {"stable-diffusion-3.5-large", 8.1},
-	{"stable-diffusion-3.5-medium", 2.5},
+	{"stable-diffusion-3.5-medium", 2.5}, {"flux.1-kontext", 12}, {"flux.1-fill", 12}, {"flux.1-krea", 12}, {"flux.1-canny", 12}, {"flux.1-depth", 12}, {"flux1-schnell", 12}, {"flux.2-dev", 32},
+	{"qwen-image", 20}, {"hunyuanvideo", 13}, {"cogvideox-5b", 5}, {"cogvideox1.5-5b", 5}, {"mochi-1-preview", 10}, {"hidream-i1", 17}, {"auraflow", 6.8}, {"z-image-turbo", 6},
 };
 
 /* The one family of those that the text names; 0: none, or several. */
@@ -265,12 +266,24 @@ static double spoken_family(const char *begin, const char *end)
 	return only;
 }
 
+/* Of a model in fewer bits, or a file of such, the name says nothing about its bytes. */
+static bool speaks_of_fewer_bits(const char *begin, const char *end)
+{
+	static const char *const words[] = {"nf4", "NF4", "gguf", "GGUF", "fp8", "FP8", "float8", "bnb", "uant", "4bit", "8bit", "int4", "int8", "4-bit", "8-bit", "nunchaku", "svdq"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (oom_text_find(begin, end, words[i]))
+			return true;
+	return false;
+}
+
 void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *end)
 {
 	double n;
 
 	c->parameters = c->vocabulary = 0;
 	oom_decode_cards(c, begin, end);
+	oom_decode_limit(c, begin, end);
 	for (size_t i = 0; i < sizeof(leads) / sizeof(leads[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, leads[i])); p++) {
 			n = behind(p + strlen(leads[i]), end, &c->vocabulary);
@@ -289,6 +302,8 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 		c->parameters = (uint64_t)llround(n * 1e9);
 		c->language = true;
 	} else if (c->trains && !(c->set & OOM_SET(OOM_LEVER_ADAPTER)) && oom_runtime_is(c, OOM_RUNTIME_TORCH)) {
+		c->parameters = (uint64_t)llround(drawn(begin, end) * 1e9);
+	} else if (!c->trains && oom_runtime_is(c, OOM_RUNTIME_CARD) && oom_lever_own(c, OOM_LEVER_OFFLOAD_LAYERS) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) && !speaks_of_fewer_bits(begin, end)) {
 		c->parameters = (uint64_t)llround(drawn(begin, end) * 1e9);
 	}
 }

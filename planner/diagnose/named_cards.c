@@ -203,12 +203,45 @@ static unsigned cards_of(const struct oom_crash *c, const struct cards *known, c
 	return 0;
 }
 
+/* "3080 ti", "RTX 3080 Ti", "V100": GB of the one card that a text names, by the catalogue; 0: none, several, or one of several
+ * sizes. */
+static double card_named(const struct cards *known, const char *begin, const char *end)
+{
+	static const char *const makes[] = {"GTX", "RTX", "GeForce", "NVIDIA", "Tesla"};
+	double only = 0;
+
+	for (const char *p = begin; p < end; p++) {
+		const char *to = p, *const near = p - begin > 10 ? p - 10 : begin;
+		const struct oom_gpu_word *card;
+		bool made = isalpha((unsigned char)*p), ti;
+		unsigned gb;
+
+		if (!isalnum((unsigned char)*p))
+			continue;
+		while (to < end && isalnum((unsigned char)*to))
+			to++;
+		card = to - p > 1 && to - p < 12 ? card_word(known, p, to) : NULL;
+		ti = card && ((end - to >= 3 && strchr(" -", *to) && !strncasecmp(to + 1, "ti", 2)) || !strncasecmp(to - 2, "ti", 2));
+		for (size_t i = 0; card && i < sizeof(makes) / sizeof(makes[0]) && !made; i++)
+			made = oom_text_find(near, p, makes[i]) != NULL;
+		gb = card ? ti ? card->gb_ti : card->gb : 0;
+		p = to - 1;
+		if (!card || !(made || card->alone || ti))
+			continue;
+		if (!gb || (only > 0 && (unsigned)only != gb))
+			return 0;
+		only = gb;
+	}
+	return only;
+}
+
 void oom_decode_cards(struct oom_crash *c, const char *begin, const char *end)
 {
 	struct cards known;
 
 	known.n = oom_gpu_words(known.word);
 	c->cards = cards_of(c, &known, begin, end);
+	c->card_named = card_named(&known, begin, end);
 	c->card_said = card_said(&known, begin, end);
 	c->old_card = names_old_cards(&known, begin, end);
 }

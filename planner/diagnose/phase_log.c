@@ -265,6 +265,6 @@ void oom_phase_of_weights(struct oom_crash *c, const char *begin, const char *en
 	    oom_dialect_is(c, OOM_DIALECT_QUANTISES) &&
 	    (oom_text_find(begin, end, "uantizing") || oom_text_find(begin, end, "uantization") || oom_text_find(begin, end, "alibration")))
 		oom_phase_settle(c, OOM_CRASH_INFERENCE, 0.5, "a model is being quantised");
-	if (c->phase == OOM_CRASH_INFERENCE && c->phase_confidence <= 0.6 && !c->traceback && oom_weights_too_large(c, OOM_WORK_INFERENCE))
+	if (c->phase == OOM_CRASH_INFERENCE && c->phase_confidence <= 0.6 && !c->traceback && (c->language || !c->parameters || c->trains) && oom_weights_too_large(c, OOM_WORK_INFERENCE))
 		oom_phase_settle(c, OOM_CRASH_LOAD, 0.6, "weights that are larger than the card");
 }

@@ -42,10 +42,12 @@ static const struct oom_program programs[] = {
 	 {"@verl", "WorkerDict", "actor_rollout", "actor/entropy_loss", "actor/ppo_kl", "EasyR1"}, NULL, {NULL}},
 	{"openrlhf", "OpenRLHF", OOM_ACTIVITY_TRAINS, "openrlhf", {"@openrlhf", "OpenRLHF", "openrlhf.cli", "ActorModelRayActor"}, NULL, {"deepspeed", "vllm"}},
 	{"slime", "slime", OOM_ACTIVITY_TRAINS, "slime", {"@slime", "MegatronTrainRayActor"}, NULL, {"megatron", "sglang"}},
+	/* its trainers have TRL's names */
+	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "colossalai", {"@colossalai", "@ColossalAI", "@coati", "booster.backward(", "colossalai run"}, NULL, {NULL}},
 	{"trl", "TRL", OOM_ACTIVITY_TRAINS, "trl",
 	 {"@trl", "grpo_trainer", "dpo_trainer", "sft_trainer", "UnslothGRPOTrainer", "DPOTrainer", "GRPOTrainer", "GRPOtrainer", "SFTTrainer"}, NULL, {"trainer",
 	     "accelerate"}},
-	{"unsloth", "Unsloth", OOM_ACTIVITY_TRAINS, "unsloth", {"@unsloth", "@unsloth_zoo", "Unsloth", "import unsloth", "from unsloth", "FastLanguageModel"}, NULL, {"trl", "trainer", "accelerate"}},
+	{"unsloth", "Unsloth", OOM_ACTIVITY_TRAINS, "unsloth", {"@unsloth", "@unsloth_zoo", "Unsloth", "import unsloth", "from unsloth", "FastLanguageModel", "unsloth_compiled_"}, NULL, {"trl", "trainer", "accelerate"}},
 	/* by its frames, its commands, or keys that only its files have */
 	{"axolotl", "Axolotl", OOM_ACTIVITY_TRAINS, "axolotl", {"@axolotl", "axolotl.cli", "axolotl train", "axolotl preprocess", "axolotl merge-lora", "axolotl fetch", "\nsequence_len:", "\nval_set_size:",
 	    "\neval_sample_packing:", "\ndo_causal_lm_eval:", "\neval_causal_lm_metrics:"}, NULL, {"trl", "trainer", "accelerate", "deepspeed", "transformers", "fsdp", "generate"}},
@@ -138,7 +140,6 @@ static const struct oom_program programs[] = {
 	{"deepspeed", "DeepSpeed", OOM_ACTIVITY_EITHER, "deepspeed", {"@deepspeed", "see_memory_usage", "[deepspeed]", "ds_config", "ZeRO stage", "ZeRO-2",
 	    "ZeRO-3", "ZeRO optimizer", "ZeRO3"}, NULL, {NULL}},
 	{"megatron-deepspeed", "Megatron-DeepSpeed", OOM_ACTIVITY_TRAINS, "megatron-deepspeed", {"@deepspeed"}, NULL, {"megatron"}},
-	{"colossalai", "Colossal-AI", OOM_ACTIVITY_TRAINS, "colossalai", {"@colossalai", "@ColossalAI", "@coati", "booster.backward(", "colossalai run"}, NULL, {NULL}},
 	{"generate", "generation with transformers", OOM_ACTIVITY_LIBRARY, "transformers",
 	 {"transformers/generation", "transformers\\generation", "transformers/pipelines", "transformers\\pipelines", "generation/utils.py"}, "trainer", {NULL}},
 	{"transformers", "transformers", OOM_ACTIVITY_LIBRARY, "transformers",
@@ -151,7 +152,7 @@ static const struct oom_program programs[] = {
 	     "cogvideo", "Wan2."},
 	 "diffusers-train", {NULL}},
 	{"tf-detection", "the object detection API", OOM_ACTIVITY_EITHER, "tf-detection",
-	 {"@object_detection", "object_detection/model_main", "model_main_tf2.py", "FirstStageFeatureExtractor", "SecondStageFeatureExtractor", "pipeline_config_path"},
+	 {"@object_detection", "object_detection_tutorial", "object_detection/model_main", "model_main_tf2.py", "FirstStageFeatureExtractor", "SecondStageFeatureExtractor", "pipeline_config_path"},
 	 NULL, {NULL}},
 	{"mrcnn", "Mask R-CNN", OOM_ACTIVITY_EITHER, "mrcnn", {"@mrcnn", "mrcnn.model"}, NULL, {NULL}},
 	{"keras", "Keras", OOM_ACTIVITY_EITHER, "tensorflow", {"@keras", "@keras_core"}, NULL, {NULL}},
@@ -328,13 +329,23 @@ static bool is_called(const struct oom_program *p, const char *framework)
 	return false;
 }
 
+/* A trainer that others build on may have been started by one of them. */
+static bool is_base(const struct oom_program *p)
+{
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+		if (is_built_on(&programs[i], p))
+			return true;
+	return false;
+}
+
+/* A trainer of its own whose frames the text shows has options of its own, whoever else has some of the same names. */
 const char *oom_program_reading(const struct oom_crash *c, const char *framework)
 {
 	const struct oom_program *const now = oom_program_of(c);
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 		if (is_called(&programs[i], framework))
-			return is_built_on(now, &programs[i]) || now->activity == OOM_ACTIVITY_SERVES ? "" : programs[i].name;
+			return is_built_on(now, &programs[i]) || now->activity == OOM_ACTIVITY_SERVES || (c->traceback && *now->name && now->activity == OOM_ACTIVITY_TRAINS && !is_base(now)) ? "" : programs[i].name;
 	return "";
 }
 

@@ -220,6 +220,9 @@ void oom_run_figure(struct oom_run_reader *r, const char *name, size_t n, const 
 		return;
 	if (!what || !(p = oom_run_value_of(p, end)) || !(after = oom_run_number(p, end, &v, &bytes)))
 		return;
+	/* "memory: 500Mi": a quantity of a Kubernetes manifest, which asks and holds nothing */
+	if (what == OOM_RUN_MEMORY && !bytes && end - after > 1 && strchr("KMGT", *after) && after[1] == 'i')
+		return;
 	if (what == OOM_RUN_STEP && !bytes && v < 1e12) {
 		int64_t of = 0;
 

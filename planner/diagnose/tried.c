@@ -133,6 +133,9 @@ static bool of_row(const char *begin, const char *end, const char *word)
 		/* a setting in a file or a call stands in no sentence */
 		if (p == begin || to - from < 16 || to - from > 600)
 			continue;
+		/* a question asks what would be, unless it says what was */
+		if (to < end && (*to == '?' || to[-1] == '?') && !oom_text_find(from, to, "tried") && !oom_text_find(from, to, "educed"))
+			continue;
 		if (is_done(from, to) && in_vain(from, to, next))
 			return true;
 		if (in_list(begin, line) && !oom_text_find(line, oom_line_end(p, end), "works"))

@@ -11,7 +11,7 @@
 #include "gpu_words.h"
 
 /* The catalogue's first columns, as its header names them. */
-enum column { NAME, ALIASES, VENDOR, ARCHITECTURE, CAPABILITY, COLUMNS };
+enum column { NAME, ALIASES, VENDOR, ARCHITECTURE, CAPABILITY, MEMORY, COLUMNS };
 
 struct cell {
 	const char *at, *end;
@@ -59,6 +59,21 @@ static bool has_alias(struct cell list, const char *word)
 	return false;
 }
 
+/* Of the cards of one word: their one size, or that they have several. */
+enum { SEVERAL = 1 << 16 };
+
+static void size_of(struct oom_gpu_word *w, struct cell name, struct cell after, unsigned gb)
+{
+	const bool ti = name.end - after.end >= 3 && !memcmp(after.end, "-Ti", 3);
+	unsigned *const own = ti ? &w->gb_ti : &w->gb;
+
+	/* who has a laptop's card says so */
+	for (const char *p = name.at; name.end - p >= 6; p++)
+		if (!memcmp(p, "Laptop", 6))
+			return;
+	*own = *own && *own != gb ? SEVERAL : gb;
+}
+
 size_t oom_gpu_words(struct oom_gpu_word out[OOM_GPU_WORDS])
 {
 	const struct oom_embedded *const f = oom_embedded_find("gpus.csv");
@@ -90,6 +105,12 @@ size_t oom_gpu_words(struct oom_gpu_word out[OOM_GPU_WORDS])
 			out[i].before_bf16 &= w.before_bf16;
 			out[i].alone |= w.alone;
 		}
+		if (i < n)
+			size_of(&out[i], cell[NAME], word, (unsigned)strtoul(cell[MEMORY].at, NULL, 10));
+	}
+	for (size_t i = 0; i < n; i++) {
+		out[i].gb = out[i].gb == SEVERAL ? 0 : out[i].gb;
+		out[i].gb_ti = out[i].gb_ti == SEVERAL ? 0 : out[i].gb_ti;
 	}
 	return n;
 }

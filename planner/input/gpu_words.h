@@ -8,6 +8,7 @@
 /* A word, as data/gpus.csv spells it. */
 struct oom_gpu_word {
 	char word[12];
+	unsigned gb, gb_ti;             /* memory of all cards of this word, and of those with "Ti" behind it; 0: none, or several sizes */
 	bool before_bf16;               /* all cards of this word are NVIDIA's, below compute capability 8.0 */
 	bool alone;                     /* a card without its maker's name before it: it begins with a letter, or is an alias */
 };
