@@ -242,7 +242,7 @@ static int answer_beside(const struct oom_job *job, struct output *o, const stru
 	return code;
 }
 
-static int compare(struct oom_job *job, struct output *o, const struct oom_crash *c,
+static int compare(struct oom_job *job, struct output *o, struct oom_crash *c,
 		   const struct oom_crash_log *log)
 {
 	struct oom_comparison *m = calloc(1, sizeof(*m));
@@ -258,6 +258,8 @@ static int compare(struct oom_job *job, struct output *o, const struct oom_crash
 		if (!priced)
 			code = oom_complain(OOM_EXIT_INPUT, "%s", m ? err.text : "out of host memory");
 	}
+	if (priced)
+		oom_crash_of_plan(c, &m->asked.plan);
 	/* what the message says stands without a plan */
 	if (priced)
 		code = answer_beside(job, o, &t, c, log, m);

@@ -13,7 +13,7 @@ static const struct {
 	const char *none;       /* its value where the lever is not pulled; NULL: no value says that */
 } levers[] = {
 	{"micro-batch", OOM_LEVER_BATCH, NULL}, {"grad-ckpt", OOM_LEVER_RECOMPUTE, "none"}, {"loss", OOM_LEVER_LOGITS, "plain"},
-	{"precision", OOM_LEVER_PRECISION, NULL}, {"optimizer", OOM_LEVER_OPTIMIZER, NULL}, {"engine", OOM_LEVER_SHARD, NULL},
+	{"precision", OOM_LEVER_PRECISION, "fp32"}, {"optimizer", OOM_LEVER_OPTIMIZER, NULL}, {"engine", OOM_LEVER_SHARD, NULL},
 	{"zero", OOM_LEVER_SHARD, NULL}, {"lora-r", OOM_LEVER_ADAPTER, "0"}, {"base-weights", OOM_LEVER_QUANT, "plain"},
 	{"seq-len", OOM_LEVER_LENGTH, NULL}, {"attn", OOM_LEVER_SCORES, "eager"}, {"allocator", OOM_LEVER_FRAGMENT, NULL},
 };
@@ -230,22 +230,33 @@ void oom_priced_changes(struct oom_pricing *p, struct oom_evaluator *ev)
 		 (double)s->best.used_bytes / 1073741824.0, card, out->missing_bytes ? ", by the price" : "", p->q.allow ? "; without changing what is learnt nothing fits" : "");
 }
 
-/* What the plan has is what the run has, by default or by a key. */
-void oom_priced_set(struct oom_pricing *p)
+/* Levers that the plan has pulled, and those that it has not. */
+static void levers_of(const struct oom_plan *plan, uint64_t *set, uint64_t *unset)
 {
 	char value[OOM_VALUE_SIZE];
 
 	for (size_t i = 0; i < sizeof(levers) / sizeof(levers[0]); i++) {
 		if (!levers[i].none)
 			continue;
-		oom_plan_get(&p->m.asked.plan, oom_knob_find(levers[i].knob), value, sizeof(value));
-		if (strcmp(value, levers[i].none))
-			p->out->set |= OOM_SET(levers[i].lever);
-		else
-			p->out->unset |= OOM_SET(levers[i].lever);
+		oom_plan_get(plan, oom_knob_find(levers[i].knob), value, sizeof(value));
+		*(strcmp(value, levers[i].none) ? set : unset) |= OOM_SET(levers[i].lever);
 	}
-	if (p->m.asked.plan.micro_batch == 1)
-		p->out->set |= OOM_SET(OOM_LEVER_BATCH);
+	if (plan->micro_batch == 1)
+		*set |= OOM_SET(OOM_LEVER_BATCH);
+}
+
+/* What the plan has is what the run has, by default or by a key. */
+void oom_priced_set(struct oom_pricing *p)
+{
+	levers_of(&p->m.asked.plan, &p->out->set, &p->out->unset);
+}
+
+void oom_crash_of_plan(struct oom_crash *c, const struct oom_plan *plan)
+{
+	uint64_t unset = 0;
+
+	levers_of(plan, &c->set, &unset);
+	c->set &= ~unset;
 }
 
 void oom_priced_settle(const struct oom_priced *priced, struct oom_crash *c)
