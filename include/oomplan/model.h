@@ -97,7 +97,13 @@ enum oom_phase {
 OOM_API const char *oom_phase_str(enum oom_phase phase);
 OOM_API const char *oom_phase_column(enum oom_phase phase);
 
+/* What an evaluation has to say at most, and the text of all of it, a model's own sentences before it. */
+enum { OOM_WARNINGS = 4, OOM_WARNINGS_SIZE = 2400 };
+
 struct oom_eval;
+/* All that is only approximated or not counted, "; " between sentences: of the model, which may be NULL, and of the
+ * evaluation.  Returns buf. */
+OOM_API const char *oom_warnings_of(const struct oom_model *model, const struct oom_eval *e, char buf[OOM_WARNINGS_SIZE]);
 /* True if the evaluated step has the phase.  Every step has all of them except the rollouts; of what is judged
  * (oomplan/answer.h) a run that never evaluates has no evaluation. */
 OOM_API bool oom_phase_occurs(const struct oom_eval *e, enum oom_phase phase);
@@ -200,7 +206,7 @@ struct oom_eval {
 	 * how many there are (0: all GPUs are alike), and the peak of the emptiest. */
 	uint32_t stage, n_stages;
 	uint64_t least_peak;
-	const char *warning;            /* what is only approximated, or "" */
+	const char *warning[OOM_WARNINGS];      /* what is only approximated or not counted, then NULLs */
 	/* The rest is set only with OOM_EVAL_BUCKETS: what is alive at the overall peak, the operation that
 	 * allocated last, and the parts of saved_bytes that are casts of weights and inputs of the loss. */
 	uint64_t bucket[OOM_BUCKETS];

@@ -59,11 +59,7 @@ struct oom_val oom_output(struct oom_tape *t, double dropout, const char *norm, 
 
 bool oom_fuses_mlm_head(struct oom_tape *t, uint64_t in, uint64_t d)
 {
-	if (!oom_fuses_head(t))
-		return false;
-	if (in != d)
-		t->warning = "loss=fused has no effect: the head's transform changes the width";
-	return in == d;
+	return oom_fuses_head(t) && in == d;    /* the head's transform leaves the width as it is */
 }
 
 void oom_idle_transform(struct oom_tape *t, const char *norm, uint64_t d)

@@ -75,8 +75,8 @@ struct oom_map oom_declared(struct oom_tape *t, struct oom_map m, uint64_t c)
 {
 	if (m.c == c || t->status)
 		return m;
-	t->warning = "the config's channel counts do not fit one another: transformers builds such "
-		     "a model but cannot run it";
+	oom_tape_warn(t, "the config's channel counts do not fit one another: transformers builds such "
+		     "a model but cannot run it");
 	m.c = c;
 	m.x.width = c * m.h * m.w;
 	return m;
@@ -102,8 +102,8 @@ struct oom_val oom_run_stage(struct oom_tape *t, uint64_t j, oom_block_fn fn, co
 void oom_no_checkpointing(struct oom_tape *t)
 {
 	if (t->plan->grad_ckpt != OOM_CKPT_NONE)
-		t->warning = "transformers has no gradient checkpointing for this architecture: it "
-			     "is modelled without";
+		oom_tape_warn(t, "transformers has no gradient checkpointing for this architecture: it "
+			     "is modelled without");
 }
 
 void oom_read_stages(struct oom_reader *r, const char *key, uint64_t *out, uint64_t max, uint64_t n)

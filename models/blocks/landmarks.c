@@ -105,8 +105,8 @@ struct oom_val oom_nystrom_attention(struct oom_tape *t, const struct oom_arch *
 			       oom_mono_now(t, t->m_s));
 	} else {
 		if (!t->amp && q.dt != OOM_F32)
-			t->warning = "Nystromformer multiplies by an identity in fp32: with fewer landmarks than "
-				     "tokens it does not run in pure 16 bit; --precision amp-bf16 or fp32";
+			oom_tape_warn(t, "Nystromformer multiplies by an identity in fp32: with fewer landmarks than "
+				     "tokens it does not run in pure 16 bit; --precision amp-bf16 or fp32");
 		y = by_landmarks(&f, a, marks, q, k, v, mask);
 	}
 	if (kernel)
@@ -168,8 +168,8 @@ struct oom_val oom_yoso_attention(struct oom_tape *t, const struct oom_arch *a, 
 	struct oom_val y, mask;
 
 	if (t->amp && t->grad)
-		t->warning = "YOSO's own backward mixes types under autocast, where it does not run: "
-			     "--precision fp32 or bf16";
+		oom_tape_warn(t, "YOSO's own backward mixes types under autocast, where it does not run: "
+			     "--precision fp32 or bf16");
 	q = oom_op_copy(t, "reshape", q);
 	k = oom_op_copy(t, "reshape", k);
 	v = oom_name(&f, oom_op_copy(t, "reshape", v));

@@ -97,8 +97,8 @@ void oom_router_leave(struct oom_tape *t)
 {
 	struct oom_routed *r = &t->routed;
 
-	if (t->train && !r->counted && t->plan->router_logits && !t->warning)
-		t->warning = "output-router-logits has no effect: this model has no such loss, or the objective makes one without it";
+	if (t->train && !r->counted && t->plan->router_logits)
+		oom_tape_warn(t, "output-router-logits has no effect: this model has no such loss, or the objective makes one without it");
 	while (r->n)
 		oom_unref(t, r->row[--r->n]);
 	r->experts = r->chosen = r->pairs = 0;

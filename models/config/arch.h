@@ -131,7 +131,7 @@ struct oom_arch {
 	/* whatever else a family wants to remember: a struct of its own (OOM_OWN) */
 	_Alignas(max_align_t) unsigned char own[OOM_OWN_BYTES];
 	bool approximate;
-	char warning[400];
+	char warning[800];
 	uint8_t rope_axes;              /* enum oom_rope_axes */
 	/* other modalities beside a text model whose sizes the fields above are (vision.h);
 	 * owned by the model */

@@ -64,11 +64,15 @@ void oom_check_heads(struct oom_arch *a)
 
 void oom_warn(struct oom_arch *a, const char *fmt, ...)
 {
+	const size_t n = strlen(a->warning);
+	char sentence[400];
 	va_list args;
 
 	va_start(args, fmt);
-	vsnprintf(a->warning, sizeof(a->warning), fmt, args);
+	vsnprintf(sentence, sizeof(sentence), fmt, args);
 	va_end(args);
+	if (!strstr(a->warning, sentence))
+		snprintf(a->warning + n, sizeof(a->warning) - n, "%s%s", n ? " " : "", sentence);
 }
 
 void oom_warn_kernels(struct oom_arch *a, const char *without, const char *with)

@@ -106,7 +106,7 @@ void oom_read_rows(struct oom_arch *a, const struct oom_key_row *rows);
 
 /* Fails where the heads do not divide the width. */
 void oom_check_heads(struct oom_arch *a);
-/* What the answer says beside its numbers. */
+/* A sentence that the answer says beside its numbers, after those before it. */
 void oom_warn(struct oom_arch *a, const char *fmt, ...) OOM_PRINTF(2, 3);
 /* Warns that the type is counted in the form that PyTorch runs without these kernels; with: "it" or "them". */
 void oom_warn_kernels(struct oom_arch *a, const char *without, const char *with);

@@ -72,12 +72,12 @@ struct oom_val oom_family_step(const struct oom_family *f, struct oom_tape *t,
 	struct oom_val loss = f->step ? f->step(t, a) : oom_decoder_step(t, a, f->decoder);
 
 	if (a->class_warning && t->plan->task == OOM_TASK_AUTO)
-		t->warning = a->class_warning;
-	if (t->plan->audio_seconds > 0 && !a->vlm && !a->frame && !t->warning)
-		t->warning = "audio is not counted for this model type: a run on it takes more";
-	if (t->plan->video_frames > 0 && !a->vlm && !t->warning)
-		t->warning = "video is not counted for this model type: a run on it takes more";
-	if (t->plan->images > (t->task == OOM_TASK_IMAGE_CLS) && !a->vlm && !t->warning)
-		t->warning = "images are not counted for this model type: a run on them takes more";
+		oom_tape_warn(t, a->class_warning);
+	if (t->plan->audio_seconds > 0 && !a->vlm && !a->frame)
+		oom_tape_warn(t, "audio is not counted for this model type: a run on it takes more");
+	if (t->plan->video_frames > 0 && !a->vlm)
+		oom_tape_warn(t, "video is not counted for this model type: a run on it takes more");
+	if (t->plan->images > (t->task == OOM_TASK_IMAGE_CLS) && !a->vlm)
+		oom_tape_warn(t, "images are not counted for this model type: a run on them takes more");
 	return loss;
 }

@@ -209,8 +209,12 @@ static enum oom_status parse(struct oom_model *m)
 	m->arch.config_labels = oom_read_labels(&m->arch.rd);
 	m->arch.router_logits = oom_read_bool(&m->arch.rd, "output_router_logits", false);
 	oom_family_parse(m->arch.family, &m->arch);
-	if (*m->note)                           /* louder than what the family had to say */
-		snprintf(m->arch.warning, sizeof(m->arch.warning), "%s", m->note);
+	if (*m->note) {                         /* louder than what the family has to say */
+		char family[sizeof(m->arch.warning)];
+
+		memcpy(family, m->arch.warning, sizeof(family));
+		snprintf(m->arch.warning, sizeof(m->arch.warning), "%s%s%.390s", m->note, *family ? " " : "", family);
+	}
 	st = m->arch.rd.status;
 	if (!st)
 		st = check_sizes(m);

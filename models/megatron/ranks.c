@@ -203,7 +203,8 @@ static enum oom_status evaluate(const struct kind *kind, const struct oom_model 
 	for (int i = OOM_PHASE_FWD1; alive && i <= OOM_PHASE_BWD2; i++)
 		if (i != OOM_PHASE_OPT1)
 			alive[i].op = "the last micro-batch in flight";
-	out->warning = kind->warning(m);
+	memset(out->warning, 0, sizeof(out->warning));
+	out->warning[0] = kind->warning(m);
 	return OOM_OK;
 }
 

@@ -23,6 +23,7 @@
 #include "step/reserved.h"
 #include "step/rollouts.h"
 #include "step/sound.h"
+#include "step/warnings.h"
 #include "tape/round.h"
 
 /* ---- sizes ---- */
@@ -184,7 +185,6 @@ static enum oom_status price(struct oom_evaluator *ev, const struct oom_model *m
 			     struct oom_schedule *s, struct oom_eval *out, struct oom_alive *alive,
 			     struct oom_error *err)
 {
-	const struct oom_engine *engine = oom_engine_of(plan);
 	const struct oom_tape *t = &r->g->tape;
 	enum oom_status st = stages ? oom_variant_thirds(ev, r->v, &r->at, err) :
 				      oom_variant_spans(ev, r->v, &r->at, err);
@@ -201,12 +201,7 @@ static enum oom_status price(struct oom_evaluator *ev, const struct oom_model *m
 		st = oom_variant_floor(ev, r->v, r->at.ranks, &out->floor_bytes, err);
 	if (st)
 		return st == OOM_ERR_MEMORY ? oom_error_set(err, st, "out of host memory") : st;
-	out->warning = engine->approximates && oom_engine_divides(plan) ? engine->approximates :
-		       t->warning ? t->warning :
-		       *oom_model_stored_warning(model, plan) ? oom_model_stored_warning(model, plan) :
-		       t->approximate ? "PEFT 0.20 stops with an error on this model with "
-					"these adapters: the figures are what it would hold" :
-					"";
+	oom_warnings_collect(t, model, plan, out);
 	out->stage = out->n_stages = 0;
 	out->least_peak = 0;
 	out->floor_bytes += oom_buffers_of(s);

@@ -127,7 +127,7 @@ struct oom_val oom_other_logits(struct oom_tape *t, const struct oom_arch *a, en
 		       token_mask = t->token_mask;
 	const uint8_t shift = t->shift;
 	const struct oom_selection selection = t->selection;
-	const char *warning = t->warning;
+	const char *warning[OOM_WARNINGS];
 	const struct oom_plan *const plan = t->plan;
 	const bool grad = t->grad, train = t->train;
 	const uint64_t buffers = t->buffer_bytes, rounded = t->buffer_rounded;
@@ -136,6 +136,7 @@ struct oom_val oom_other_logits(struct oom_tape *t, const struct oom_arch *a, en
 	struct oom_called c;
 	size_t from;
 
+	memcpy(warning, t->warning, sizeof(warning));
 	oom_plan_unadapt(&own);
 	own.grad_ckpt = OOM_CKPT_NONE;
 	own.num_layers = a == arch ? own.num_layers : 0;
@@ -164,7 +165,7 @@ struct oom_val oom_other_logits(struct oom_tape *t, const struct oom_arch *a, en
 	t->token_mask = token_mask;
 	t->shift = shift;
 	t->selection = selection;
-	t->warning = warning;
+	memcpy(t->warning, warning, sizeof(warning));
 	t->plan = plan;
 	t->grad = grad;
 	t->train = train;

@@ -181,10 +181,10 @@ enum oom_status oom_record(struct oom_tape *t, const struct oom_model *m,
 	t->n_labels = oom_labels_of(p, a);
 	pass(t, a, OOM_STREAM_FWD, true);
 	oom_adapter_shared(t);
-	if (oom_loss_takes_head(p->fused_ce) && !t->fused && !t->warning)
-		t->warning = p->fused_ce == OOM_LOSS_FUSED ?
+	if (oom_loss_takes_head(p->fused_ce) && !t->fused)
+		oom_tape_warn(t, p->fused_ce == OOM_LOSS_FUSED ?
 				     "loss=fused has no effect: this model's head is not one that is fused" :
-				     "this loss has no effect: this model's head is not one that it takes in";
+				     "this loss has no effect: this model's head is not one that it takes in");
 	if (p->num_layers && !t->depth_asked)
 		oom_tape_fail(t, OOM_ERR_INVALID,
 			      "num-layers: the depth of %s is not one number; change it in the config",

@@ -161,9 +161,9 @@ void oom_select(struct oom_tape *t, struct oom_param *p)
 
 	if (!s->by_name || p->flags & OOM_P_LORA || oom_plan_adapted(plan))
 		return;
-	if (!oom_param_path(t, p, path) && (*plan->freeze || *plan->train) && !t->warning)
-		t->warning = "freeze and train: the names of some modules of this model are guesses, and with them "
-			     "what trains: look at the number of trainable parameters";
+	if (!oom_param_path(t, p, path) && (*plan->freeze || *plan->train))
+		oom_tape_warn(t, "freeze and train: the names of some modules of this model are guesses, and with them "
+			     "what trains: look at the number of trainable parameters");
 	if (named_by_head(t, p))
 		snprintf(path, sizeof(path), "lm_head.decoder");
 	snprintf(path + strlen(path), 80, ".%.70s", p->name);

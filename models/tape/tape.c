@@ -27,6 +27,16 @@ void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, 
 	va_end(ap);
 }
 
+void oom_tape_warn(struct oom_tape *t, const char *sentence)
+{
+	for (size_t i = 0; i < OOM_WARNINGS; i++) {
+		if (t->warning[i] && strcmp(t->warning[i], sentence))
+			continue;
+		t->warning[i] = sentence;
+		return;
+	}
+}
+
 void oom_tape_impossible(struct oom_tape *t, enum oom_status status, const char *fmt, ...)
 {
 	va_list ap;
@@ -101,7 +111,7 @@ void oom_tape_reset(struct oom_tape *t, const struct oom_arch *arch, const struc
 		oom_tape_fail(t, OOM_ERR_MEMORY, "out of host memory");
 	t->buffer_bytes = t->buffer_rounded = 0;
 	t->grad = t->train = true;
-	t->warning = NULL;
+	memset(t->warning, 0, sizeof(t->warning));
 	t->side = oom_none();
 	t->n_outputs = t->n_evaluated = 0;
 	t->evaluated_logits = false;

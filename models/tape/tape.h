@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #include "config/module_paths.h"
-#include "oomplan/plan.h"
+#include "oomplan/model.h"
 #include "records.h"
 
 struct oom_arch;
@@ -172,7 +172,7 @@ struct oom_tape {
 	const char *scope;
 	uint16_t m_b, m_s, m_bs, m_bss;
 	uint64_t vocab;         /* rows this wide are logits */
-	const char *warning;    /* what of the step is only approximated; NULL: nothing */
+	const char *warning[OOM_WARNINGS];      /* what of the step is only approximated, then NULLs */
 	bool fused;             /* the head was fused with its loss */
 	bool approximate;       /* something of the plan is only approximated */
 	/* The model makes no loss: what it returns is worked on outside.  Which of the outputs is its
@@ -259,6 +259,8 @@ void oom_twins_reset(struct oom_tape *t);
 void oom_tape_fail(struct oom_tape *t, enum oom_status status, const char *fmt, ...) OOM_PRINTF(3, 4);
 /* The same where the config's sizes make no model: which of them may be behind it is added later (oom_read_explain). */
 void oom_tape_impossible(struct oom_tape *t, enum oom_status status, const char *fmt, ...) OOM_PRINTF(3, 4);
+/* Says what of the step is only approximated or not counted; told once, however often it is said. */
+void oom_tape_warn(struct oom_tape *t, const char *sentence);
 /* Makes room for `need` elements of an array of the tape's, which begins with so many as a usual tape has (a copy costs
  * more than pages that nobody touches); false: the status is out of memory. */
 enum oom_usual { OOM_USUAL_FEW = 64, OOM_USUAL_NODES = 512, OOM_USUAL_ROWS = 1024 };

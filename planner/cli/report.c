@@ -188,8 +188,8 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 		printf("  off the GPU, per rank: %s pinned and %s pageable host memory, %s on "
 		       "disk\n",
 		       oom_gib(e->host_pinned_bytes), oom_gib(e->host_pageable_bytes), oom_gib(e->nvme_bytes));
-	if (*e->warning)
-		printf("  WARNING: %s\n", oom_shown(e->warning));
+	for (size_t i = 0; i < OOM_WARNINGS && e->warning[i]; i++)
+		printf("  WARNING: %s\n", oom_shown(e->warning[i]));
 	if (*t->note)
 		printf("  note: %s\n", oom_shown(t->note));
 }

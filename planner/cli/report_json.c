@@ -13,9 +13,10 @@ static void limits(struct oom_json *j, const struct oom_target *t, const struct 
 static void eval(struct oom_json *j, const struct oom_judged *x)
 {
 	const struct oom_eval *e = &x->eval;
+	char warnings[OOM_WARNINGS_SIZE];
 
 	oom_json_object(j, "estimate");
-	oom_json_text(j, "warning", e->warning);
+	oom_json_text(j, "warning", oom_warnings_of(NULL, e, warnings));
 	oom_json_uint(j, "total_params", e->total_params);
 	oom_json_uint(j, "trainable_params", e->trainable_params);
 	oom_json_uint(j, "active_params", e->active_params);

@@ -193,7 +193,7 @@ static enum oom_status price_on(struct runs *r, const struct loaded *m, const st
  * softmax's derivative and in cuBLAS's workspaces, as trackers of operators and emulated cards do; what a card says
  * has it. */
 static enum oom_status price(struct runs *r, const struct oom_csv_row *row, const struct loaded *m,
-			     const char **warning, struct oom_error *why)
+			     char warning[OOM_WARNINGS_SIZE], struct oom_error *why)
 {
 	struct oom_plan p = oom_plan_default(), seen, other;
 	struct oom_eval own, tracked, its;
@@ -227,7 +227,7 @@ static enum oom_status price(struct runs *r, const struct oom_csv_row *row, cons
 		return oom_error_set(why, st, "out of host memory");
 	reserved[p.allocator == OOM_ALLOC_EXPANDABLE] = tracked.reserved_bytes;
 	reserved[p.allocator != OOM_ALLOC_EXPANDABLE] = st ? OOM_NOT_RUN : its.reserved_bytes;
-	*warning = *oom_model_warning(m->model) ? oom_model_warning(m->model) : own.warning;
+	oom_warnings_of(m->model, &own, warning);
 	oom_run_columns_write(r->out, &tracked, &own, reserved[0], reserved[1]);
 	return compare(r, row, &p, &own) ? OOM_OK : oom_error_set(why, OOM_ERR_MEMORY, "out of host memory");
 }
@@ -309,7 +309,8 @@ static enum oom_status hand_over(void *ctx, const struct oom_csv_row *row, struc
 static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct oom_error *err)
 {
 	struct runs *r = ctx;
-	const char *model = oom_csv_cell(row, "model"), *warning = "";
+	const char *model = oom_csv_cell(row, "model");
+	char warning[OOM_WARNINGS_SIZE] = "";
 	struct oom_error why = {{0}};
 	enum oom_status st;
 	struct loaded *m;
@@ -333,7 +334,7 @@ static enum oom_status on_row(void *ctx, const struct oom_csv_row *row, struct o
 	m = model_of(r, row);
 	if (!m)
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
-	st = m->model ? price(r, row, m, &warning, &why) : m->status;
+	st = m->model ? price(r, row, m, warning, &why) : m->status;
 	/* the fault of this process, not of the row */
 	if (st == OOM_ERR_MEMORY || st == OOM_ERR_INTERNAL)
 		return oom_error_set(err, st, "%s", m->model ? why.text : m->err.text);

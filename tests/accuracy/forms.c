@@ -55,7 +55,7 @@ static enum outcome judge(const struct form *f)
 	    !oom_model_new(&m, &keys, &err) &&
 	    !oom_plan_set(&p, oom_knob_find("task"), f->task, &err) &&
 	    !oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err)) {
-		const bool said = *oom_model_warning(m) || (e.warning && *e.warning);
+		const bool said = *oom_model_warning(m) || e.warning[0];
 
 		o = e.total_params == f->total && e.trainable_params == f->trained ? EXACT :
 		    said							    ? ANNOUNCED :

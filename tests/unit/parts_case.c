@@ -101,6 +101,7 @@ bool parts_guessed(const char *json, enum oom_task task, const char *freeze)
 	struct oom_keys keys = {0};
 	struct oom_model *model = NULL;
 	struct oom_eval e;
+	char said[OOM_WARNINGS_SIZE];
 	bool guessed;
 
 	p.task = task;
@@ -109,7 +110,7 @@ bool parts_guessed(const char *json, enum oom_task task, const char *freeze)
 	    oom_plan_set(&p, oom_knob_find("freeze"), freeze, &err) ||
 	    oom_evaluate(ev, model, &p, OOM_EVAL_FAST, &e, &err))
 		fail_msg("%s: %s", json, err.text);
-	guessed = strstr(e.warning, "are guesses") != NULL;
+	guessed = strstr(oom_warnings_of(NULL, &e, said), "are guesses") != NULL;
 	oom_model_free(model);
 	oom_keys_release(&keys);
 	oom_evaluator_free(ev);

@@ -235,7 +235,7 @@ static void says_what_is_wrong(void **state)
 	/* counted as the config says it, with a warning */
 	e = must("{\"model_type\":\"efficientnet\",\"hidden_dim\":3200}", &p);
 	assert_int_equal(e.total_params, 63792082 + 2 * (3200 - 2560) + 2 * (3200 - 2560));
-	assert_non_null(strstr(e.warning, "do not fit"));
+	assert_non_null(strstr(e.warning[0], "do not fit"));
 }
 
 int main(void)

@@ -307,6 +307,9 @@ static void a_warning(void **state)
 	read_with(&a, &keys, &defaults, "{" SIZES "}", "{}");
 	oom_warn(&a, "%d layers are %s", 3, "approximated");
 	assert_string_equal(a.warning, "3 layers are approximated");
+	oom_warn(&a, "%d layers are %s", 3, "approximated");
+	oom_warn(&a, "heads are guessed");
+	assert_string_equal(a.warning, "3 layers are approximated heads are guessed");
 	assert_int_equal(a.rd.status, OOM_OK);
 	release(&keys, &defaults);
 }

@@ -241,7 +241,7 @@ static struct oom_val kyutai_step(struct oom_tape *t, const struct oom_arch *a)
 
 	if (a->tie)             /* the table of text and codes is then the head as well */
 		head.vocab = own->code_vocab;
-	t->warning = "Kyutai's codebook embeddings are approximated and its codec is only held";
+	oom_tape_warn(t, "Kyutai's codebook embeddings are approximated and its codec is only held");
 	oom_weights_begin(t, &codec);
 	mimi(t, &own->mimi);
 	oom_weights_end(t, &codec);
@@ -268,7 +268,7 @@ static struct oom_val dia_step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_arch head = *a;
 	struct oom_val embed, x, ids;
 
-	t->warning = "Dia's nine channels are approximated as one embedding and one loss";
+	oom_tape_warn(t, "Dia's nine channels are approximated as one embedding and one loss");
 	t->scope = "embedding";
 	embed = oom_param(t, "weight", own->vocab, own->d, OOM_P_EMBEDDING);
 	x = oom_op_embedding_param(t, embed, oom_input(t, "input_ids", t->m_bs, 1, OOM_I64),

@@ -109,8 +109,8 @@ static struct oom_val cohere_asr_step(struct oom_tape *t, const struct oom_arch 
 
 	if (!oom_seq2seq_only(t, a))
 		return oom_none();
-	t->warning = "the speech encoder of Cohere ASR is counted as weights only: neither "
-		     "activations nor gradients";
+	oom_tape_warn(t, "the speech encoder of Cohere ASR is counted as weights only: neither "
+		     "activations nor gradients");
 	dec.kv_heads = a->n_kv_heads;
 	oom_weights_begin(t, &encoder);
 	parakeet(t, parakeet_of(a));

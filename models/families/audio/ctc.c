@@ -161,7 +161,7 @@ static struct oom_val ctc_model(struct oom_tape *t, const struct oom_arch *a, st
 	h = oom_name(&f, oom_ctc_augmented(t, a, h));
 	h = oom_rename(&f, h, encoder(t, a, h, *frames));
 	if (own->adapter)
-		t->warning = "the convolutions behind the encoder (add_adapter) are not counted: the run takes more";
+		oom_tape_warn(t, "the convolutions behind the encoder (add_adapter) are not counted: the run takes more");
 	return oom_leave(&f, h);
 }
 

@@ -159,7 +159,7 @@ struct oom_val oom_ctc_positions(struct oom_tape *t, const struct oom_arch *a, s
 	bias = oom_param(t, "bias", 0, a->d_model, 0);
 	t->scope = "pos_conv_embed.conv.parametrizations.weight";
 	if (own->batch_norm)
-		t->warning = "the batch norm before the positions (conv_pos_batch_norm) is not counted";
+		oom_tape_warn(t, "the batch norm before the positions (conv_pos_batch_norm) is not counted");
 	w = normed_weight(t, a);
 	t->scope = "pos_conv_embed.conv";
 	x = oom_name(&f, oom_op_conv_param(t, x, w, bias, oom_tokens_of(t, made), d));

@@ -283,8 +283,8 @@ static struct oom_val speech_step(struct oom_tape *t, const struct oom_arch *a)
 
 	if (!oom_seq2seq_only(t, a))
 		return oom_none();
-	t->warning = "the convolutional stem and the positions of this speech model are "
-		     "approximated";
+	oom_tape_warn(t, "the convolutional stem and the positions of this speech model are "
+		     "approximated");
 	x = kind_of(a)->stem(t, a, &shrink);
 	if (t->status)
 		return oom_none();

@@ -229,7 +229,7 @@ static struct oom_val whisper_step(struct oom_tape *t, const struct oom_arch *a)
 		ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 		dec.encoded = oom_name_shared(&f, run_encoder(t, &enc));
 		if (oom_cond_above(t, oom_len_targets(t), a->max_positions))
-			t->warning = "more labels than max_target_positions: they are cut there";
+			oom_tape_warn(t, "more labels than max_target_positions: they are cut there");
 	}
 	t->scope = "embed_tokens";
 	embed = oom_param(t, "weight", a->vocab, a->d_model, OOM_P_EMBEDDING);

@@ -74,8 +74,8 @@ static struct oom_val nllb_feed_forward(struct oom_tape *t, const struct oom_enc
 
 	if (!is_sparse(s, layer))
 		return oom_encdec_feed_forward(t, s, x);
-	t->warning = "which tokens an expert of NLLB-MoE gets is the data's to say: its sparse "
-		     "layers are approximated";
+	oom_tape_warn(t, "which tokens an expert of NLLB-MoE gets is the data's to say: its sparse "
+		     "layers are approximated");
 	return oom_moe_top1(t, &m, x);
 }
 
@@ -251,8 +251,8 @@ static void speech_encoder(struct oom_tape *t, const struct oom_arch *a)
 {
 	struct oom_weights w;
 
-	t->warning = "the speech encoder of Seamless M4T is counted as weights only: neither "
-		     "activations nor gradients";
+	oom_tape_warn(t, "the speech encoder of Seamless M4T is counted as weights only: neither "
+		     "activations nor gradients");
 	oom_weights_begin(t, &w);
 	oom_seamless_speech(t, a, bart_of(a)->kind.relative_speech);
 	oom_weights_end(t, &w);

@@ -105,7 +105,7 @@ static void bart_parse(struct oom_arch *a)
 		parse_blocks(a);
 	if (own->kind.prompts && oom_read_bool(r, "use_prompt", false)) {
 		a->approximate = true;
-		snprintf(a->warning, sizeof(a->warning), "%s: the prompts of use_prompt are not counted.", a->model_type);
+		oom_warn(a, "%s: the prompts of use_prompt are not counted.", a->model_type);
 	}
 }
 

@@ -161,8 +161,8 @@ static struct oom_val fsmt_step(struct oom_tape *t, const struct oom_arch *a)
 	if (!oom_seq2seq_only(t, a))
 		return oom_none();
 	if (plain.grad_ckpt != OOM_CKPT_NONE)
-		t->warning = "transformers has no gradient checkpointing for this architecture: it "
-			     "is modelled without";
+		oom_tape_warn(t, "transformers has no gradient checkpointing for this architecture: it "
+			     "is modelled without");
 	plain.grad_ckpt = OOM_CKPT_NONE;
 	t->plan = &plain;
 	x = fsmt_model(t, a, &encoded);

@@ -99,8 +99,8 @@ static struct oom_val led_step(struct oom_tape *t, const struct oom_arch *a)
 
 	if (!oom_seq2seq_only(t, a))
 		return oom_none();
-	t->warning = "LED is counted without global attention, which a batch asks for with "
-		     "global_attention_mask";
+	oom_tape_warn(t, "LED is counted without global attention, which a batch asks for with "
+		     "global_attention_mask");
 	e = oom_encdec_tables(t, a, NULL, true);
 	ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 	dec.encoded = oom_name_shared(&f, led_encoder(t, a, e.encoder));

@@ -230,7 +230,7 @@ static struct oom_val pegasus_x_step(struct oom_tape *t, const struct oom_arch *
 
 	if (!oom_seq2seq_only(t, a))
 		return oom_none();
-	t->warning = "Pegasus-X: the global tokens' way from layer to layer is approximated";
+	oom_tape_warn(t, "Pegasus-X: the global tokens' way from layer to layer is approximated");
 	e = oom_encdec_tables(t, a, NULL, true);
 	ids = oom_name(&f, oom_decoder_ids(t, dec.m_tokens));
 	dec.encoded = oom_name_shared(&f, run_encoder(t, a, e.encoder));

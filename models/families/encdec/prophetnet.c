@@ -99,7 +99,7 @@ static struct oom_val prophetnet_step(struct oom_tape *t, const struct oom_arch 
 			      "%s is modelled for the tasks seq2seq and causal-lm", a->model_type);
 		return oom_none();
 	}
-	t->warning = "ProphetNet's attention over its streams is approximated";
+	oom_tape_warn(t, "ProphetNet's attention over its streams is approximated");
 	dec.m_tokens = oom_len_const(t, m_bt, 1 + prophetnet_of(a)->ngram);
 	dec.m_len = oom_len_const(t, m_t, 2);
 	dec.alone = alone;

@@ -365,8 +365,8 @@ struct oom_val t5_step(struct oom_tape *t, const struct oom_arch *a)
 		return oom_none();
 	}
 	if (k->features && t->plan->grad_ckpt != OOM_CKPT_NONE)
-		t->warning = "pop2piano under checkpointing is only approximated (3 to 5 % "
-			     "measured)";
+		oom_tape_warn(t, "pop2piano under checkpointing is only approximated (3 to 5 % "
+			     "measured)");
 	t->scope = "shared";
 	embed = enc_embed = oom_param(t, "weight", a->vocab, a->d_model,
 				      OOM_P_EMBEDDING | (apart ? OOM_P_UNUSED : 0));

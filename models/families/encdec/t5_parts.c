@@ -38,8 +38,8 @@ struct oom_val t5_experts(struct oom_tape *t, const struct oom_arch *a, struct o
 				   .down = {"wo", "wo.weight"},
 				   .router_bias = t5_of(a)->router_bias, .jitter = true};
 
-	t->warning = "which tokens an expert of Switch Transformers gets is the data's to say: its "
-		     "sparse layers are approximated";
+	oom_tape_warn(t, "which tokens an expert of Switch Transformers gets is the data's to say: its "
+		     "sparse layers are approximated");
 	return oom_moe_top1(t, &m, x);
 }
 
@@ -62,8 +62,8 @@ void t5_idle_parts(struct oom_tape *t, const struct oom_arch *a)
 		idle(t, "mel_conditioner.embedding", own->composers, d, OOM_P_EMBEDDING);
 	if (!k->layout)
 		return;
-	t->warning = "UDOP's image patches and boxes are counted as weights only: their "
-		     "activations are not modelled";
+	oom_tape_warn(t, "UDOP's image patches and boxes are counted as weights only: their "
+		     "activations are not modelled");
 	/* the encoder's patches are shared, the decoder has its own */
 	for (int i = 0; i < 2; i++) {
 		idle(t, "patch_embed", d * a->channels * own->patch, own->patch, 0);

@@ -265,7 +265,7 @@ struct oom_val t5gemma_step(struct oom_tape *t, const struct oom_arch *a)
 		return oom_none();
 	}
 	if (merged)
-		t->warning = "T5Gemma 2: attention over both sequences at once is approximated";
+		oom_tape_warn(t, "T5Gemma 2: attention over both sequences at once is approximated");
 	t->scope = "encoder.embed_tokens";
 	embed = dec_embed = oom_param(t, "weight", own->enc.vocab, own->enc.d, OOM_P_EMBEDDING);
 	if (merged) {

@@ -294,7 +294,7 @@ static struct oom_val caption_step(struct oom_tape *t, const struct oom_arch *a)
 	if (t->crossed.there)                   /* the model's outputs have the states until then */
 		t->crossed.over(t, t->crossed.ctx);
 	if (!fed)
-		t->warning = "this class trains on images alone: what their features need in a step is not counted";
+		oom_tape_warn(t, "this class trains on images alone: what their features need in a step is not counted");
 	return oom_leave(&f, x);
 }
 

@@ -31,8 +31,7 @@ static void git_parse(struct oom_arch *a)
 			      "vision_config and num_image_with_embedding do not describe a model");
 		return;
 	}
-	snprintf(a->warning, sizeof(a->warning),
-		 "git: the vision tower and its tokens are counted as weights alone.");
+	oom_warn(a, "git: the vision tower and its tokens are counted as weights alone.");
 	a->approximate = true;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/keys.h"
 #include "families/towers/vision.h"
 #include "families/towers/weights.h"
 
@@ -141,8 +142,7 @@ static void find_text(struct oom_arch *a, struct oom_vlm *v)
 	v->text = oom_family_find("llama");
 	snprintf(a->model_type, sizeof(a->model_type), "llama");
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning),
-		 "%.60s: its text model \"%.60s\" is not modelled: counted as if it were llama. "
+	oom_warn(a, "%.60s: its text model \"%.60s\" is not modelled: counted as if it were llama. "
 		 "Parameters and memory are a guess.",
 		 v->type, type);
 }
@@ -200,9 +200,8 @@ static void parse(struct oom_arch *a)
 	if (!(v->kind->flags & OOM_VLM_TEXT_TIE))
 		a->tie = tie;
 	v->text_task = a->default_task;
-	if (v->text_task == OOM_TASK_SEQ2SEQ && !*a->warning && (!a->tie || !v->text_tie))
-		snprintf(a->warning, sizeof(a->warning),
-			 "%.60s: tie_word_embeddings is false for the head or for the tables of the "
+	if (v->text_task == OOM_TASK_SEQ2SEQ && (!a->tie || !v->text_tie))
+		oom_warn(a, "%.60s: tie_word_embeddings is false for the head or for the tables of the "
 			 "two stacks: parameters are counted as if it were so for all of them, a guess.",
 			 v->type);
 	a->default_task = v->kind->flags & OOM_VLM_AUDIO ? OOM_TASK_SEQ2SEQ : OOM_TASK_IMAGE_TEXT;
@@ -306,7 +305,7 @@ static void cross(struct oom_tape *t, struct oom_emit *e)
 	if (!t->crossed.there && !t->status)
 		oom_tape_fail(t, OOM_ERR_INVALID, "images: what \"%s\" makes of them is not modelled", e->v->type);
 	if (!(e->v->kind->flags & OOM_VLM_EXACT))
-		t->warning = "the images' part of the step is approximated for this model type";
+		oom_tape_warn(t, "the images' part of the step is approximated for this model type");
 }
 
 static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
@@ -338,21 +337,21 @@ static struct oom_val step(struct oom_tape *t, const struct oom_arch *a)
 		t->token_types = flags & (OOM_VLM_TYPES | OOM_VLM_KINDS) && (e.pictures || !(flags & OOM_VLM_HEARS));
 		t->typed_mask = flags & OOM_VLM_TYPES;
 		if (!(flags & OOM_VLM_EXACT))
-			t->warning = flags & OOM_VLM_AUDIO ?
+			oom_tape_warn(t, flags & OOM_VLM_AUDIO ?
 					     "the audio's part of the step is approximated for this model type" :
-					     "the images' part of the step is approximated for this model type";
+					     "the images' part of the step is approximated for this model type");
 	} else {
 		emit_parameters(t, &e);
 		if (e.images)
-			t->warning = "the part of the step that images or audio have is not counted for this model type: the run "
+			oom_tape_warn(t, "the part of the step that images or audio have is not counted for this model type: the run "
 				     "also takes the tower's activations and, where the tower trains, its "
-				     "gradients and optimizer state";
+				     "gradients and optimizer state");
 	}
 	if (flags & OOM_VLM_AUDIO ? t->plan->images > 0 : t->plan->audio_seconds > 0 && !(flags & OOM_VLM_HEARS))
-		t->warning = flags & OOM_VLM_AUDIO ? "images are not counted for this model type: the run takes more" :
-						     "audio is not counted for this model type: the run takes more";
+		oom_tape_warn(t, flags & OOM_VLM_AUDIO ? "images are not counted for this model type: the run takes more" :
+						     "audio is not counted for this model type: the run takes more");
 	if (t->plan->video_frames > 0 && !(flags & OOM_VLM_FILMS))
-		t->warning = "video is not counted for this model type: the run takes more";
+		oom_tape_warn(t, "video is not counted for this model type: the run takes more");
 	t->scope = "";
 	t->task = task == OOM_TASK_IMAGE_TEXT || task == OOM_TASK_SEQ2SEQ ? v->text_task : task;
 	loss = oom_family_step(v->text, t, a);

@@ -230,9 +230,9 @@ static struct oom_val vlm_text_step(struct oom_tape *t, const struct oom_arch *a
 	struct oom_val embed, x;
 
 	/* IdeficsModel.forward raises without pixel_values, or what an encoder has made of them */
-	if (kind_of(a)->between && !t->warning)
-		t->warning = "this class takes no step without an image, and images are not counted for it: what the layers that "
-			     "attend to them save, their gradients and their optimizer states come on top";
+	if (kind_of(a)->between && !t->plan->images)
+		oom_tape_warn(t, "this class takes no step without an image, and images are not counted for it: what the layers that "
+			     "attend to them save, their gradients and their optimizer states come on top");
 	t->frozen |= vlm_text_of(a)->frozen;
 	x = oom_decoder_model(t, a, &vlm_text_decoder, &embed);
 	t->frozen = frozen || vlm_text_of(a)->head_frozen;

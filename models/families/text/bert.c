@@ -224,11 +224,11 @@ static struct oom_val bert_head(struct oom_tape *t, const struct oom_arch *a, st
 	struct oom_frame outputs = {.t = t};
 
 	if (kind->attention == BERT_WINDOW)
-		t->warning = t->task == OOM_TASK_SEQ_CLS ?
+		oom_tape_warn(t, t->task == OOM_TASK_SEQ_CLS ?
 				     "Longformer's classifier attends globally from its first "
 				     "token: that part is not counted" :
 				     "Longformer is counted without global attention, which a "
-				     "batch asks for with global_attention_mask";
+				     "batch asks for with global_attention_mask");
 	if (t->task == OOM_TASK_SEQ_CLS)
 		return bert_classify(t, a, x);
 	if (t->task == OOM_TASK_EMBEDDING && kind->cls != BERT_CLS_GELU)        /* AutoModel has one, but ELECTRA's */

@@ -15,8 +15,7 @@ static const struct oom_key_row bert_keys[] = {
 static void bert_warn(struct oom_arch *a, const char *how)
 {
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning),
-		 "%s: parameters are exact; activations are approximated as %s.", a->model_type,
+	oom_warn(a, "%s: parameters are exact; activations are approximated as %s.", a->model_type,
 		 how);
 }
 

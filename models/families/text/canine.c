@@ -28,8 +28,7 @@ static void canine_parse(struct oom_arch *a)
 	const struct canine *c = canine_of(a);
 
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning),
-		 "canine: parameters are exact; activations are approximated: local attention "
+	oom_warn(a, "canine: parameters are exact; activations are approximated: local attention "
 		 "without its chunks' copies, molecules as a quarter of the characters.");
 	if (!c->hashes || c->hashes > 64 || a->d_model % c->hashes || !c->rate || !c->stride ||
 	    c->rate > 1 << 20 || c->stride > 1 << 20 || a->d_model % a->n_heads)

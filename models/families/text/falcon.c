@@ -204,8 +204,8 @@ static struct oom_val falcon_prepare(struct oom_frame *f, const struct oom_arch 
 	struct oom_val m;
 
 	if (oom_plan_quantised(t->plan) && !t->plan->quantise_derived)
-		t->warning = "Falcon's layers stay as they are: transformers 5 quantises nn.Linear itself and no class derived "
-			     "from it (--quantise-derived true, or --transformers 4.57: as before)";
+		oom_tape_warn(t, "Falcon's layers stay as they are: transformers 5 quantises nn.Linear itself and no class derived "
+			     "from it (--quantise-derived true, or --transformers 4.57: as before)");
 	if (alibi)
 		l->bias = oom_name_shared(f, oom_new(t, "alibi", t->m_bs, D(a->n_heads), dt));
 	m = l->mask = oom_name_shared(f, make_mask(t, dt));

@@ -37,8 +37,7 @@ static void funnel_parse(struct oom_arch *a)
 		a->n_layers += own->layers[i];
 	}
 	a->approximate = true;
-	snprintf(a->warning, sizeof(a->warning),
-		 "funnel: parameters are exact; activations are approximated: every layer of a "
+	oom_warn(a, "funnel: parameters are exact; activations are approximated: every layer of a "
 		 "block at the pooled length, no repeats.");
 }
 

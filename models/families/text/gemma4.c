@@ -112,7 +112,7 @@ static void keys_values(struct oom_frame *f, const struct oom_decoder_layer *l, 
 		*k = *v = oom_input(t, "shared keys and values", t->m_bs, kd.n,
 				    oom_linear_dtype(t, x.dt));
 		k->perm = v->perm = true;
-		t->warning = "gradients of keys and values that layers share are not counted";
+		oom_tape_warn(t, "gradients of keys and values that layers share are not counted");
 		return;
 	}
 	*k = oom_name(f, oom_op_linear(t, "k_proj", x, kd, bias));

@@ -36,8 +36,7 @@ static void layoutlmv3_parse(struct oom_arch *a)
 	if (!oom_read_bool(r, "text_embed", true))
 		oom_read_fail(r, "layoutlmv3 without text_embed has no embeddings of words: no step on text runs so");
 	if (4 * v->coordinates + 2 * v->shape != a->d_model)
-		snprintf(a->warning, sizeof(a->warning),
-			 "four coordinate_size (%llu) and two shape_size (%llu) do not make "
+		oom_warn(a, "four coordinate_size (%llu) and two shape_size (%llu) do not make "
 			 "hidden_size (%llu): no step runs so.",
 			 (unsigned long long)v->coordinates, (unsigned long long)v->shape,
 			 (unsigned long long)a->d_model);

@@ -86,8 +86,7 @@ static void modernbert_parse(struct oom_arch *a)
 	a->default_task = kind->decoder ? OOM_TASK_CAUSAL_LM : OOM_TASK_MASKED_LM;
 	if (oom_read_bool(r, "sparse_prediction", false)) {
 		a->approximate = true;
-		snprintf(a->warning, sizeof(a->warning),
-			 "%s: sparse_prediction leaves out unmasked tokens' logits; all of them "
+		oom_warn(a, "%s: sparse_prediction leaves out unmasked tokens' logits; all of them "
 			 "are counted",
 			 a->model_type);
 	}

@@ -213,11 +213,11 @@ static struct oom_val perceiver_encode(struct oom_tape *t, const struct oom_arch
 
 	z = perceiver_cross(t, a, z, x, mk, sk);
 	if (p->blocks > 1)
-		t->warning = "num_blocks above 1: activations are approximated as those of one "
-			     "block";
+		oom_tape_warn(t, "num_blocks above 1: activations are approximated as those of one "
+			     "block");
 	if (t->plan->num_layers)
-		t->warning = "Perceiver's depth is num_blocks and num_self_attends_per_block: the "
-			     "number of layers asked for is not applied";
+		oom_tape_warn(t, "Perceiver's depth is num_blocks and num_self_attends_per_block: the "
+			     "number of layers asked for is not applied");
 	z = oom_layers(t, (uint32_t)a->n_layers, NULL, perceiver_block, &l, z);
 	return oom_leave(&f, z);
 }
@@ -246,8 +246,8 @@ static struct oom_val perceiver_lm(struct oom_tape *t, const struct oom_arch *a,
 				   struct oom_val embed)
 {
 	t->vocab = a->vocab;
-	t->warning = "Perceiver's language model predicts max_position_embeddings tokens, "
-		     "whatever the sequence length";
+	oom_tape_warn(t, "Perceiver's language model predicts max_position_embeddings tokens, "
+		     "whatever the sequence length");
 	y = oom_op_matmul_param(t, "embedding_decoder", y, embed, oom_none(),
 				(struct oom_dim){a->vocab, "vocab_size"});
 	y = oom_op_add(t, y, oom_param(t, "bias", 0, a->vocab, 0));

@@ -194,7 +194,7 @@ struct oom_val oom_gemma4_vision(struct oom_emit *e)
 	if (!read_tower(&w, e))
 		return oom_none();
 	if (w.clipped && e->images)
-		t->warning = "the clamps around the vision tower's linear layers are not counted: the run takes more";
+		oom_tape_warn(t, "the clamps around the vision tower's linear layers are not counted: the run takes more");
 	head = (struct oom_dim){w.head, "head_dim"};
 	oom_tower_tokens(e, w.padded);
 	w.tokens = e->m_tokens;

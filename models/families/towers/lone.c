@@ -167,7 +167,7 @@ struct oom_val oom_emit_udop(struct oom_emit *e)
 	}
 	oom_weight(t, "x_position_embeddings", places, d);
 	oom_weight(t, "y_position_embeddings", places, d);
-	t->warning = "words without places and without an image: the layout's part of a step is "
-		     "not counted";
+	oom_tape_warn(t, "words without places and without an image: the layout's part of a step is "
+		     "not counted");
 	return oom_none();
 }

@@ -34,8 +34,8 @@ struct oom_val oom_emit_ovis(struct oom_emit *e)
 	struct oom_val x, table;
 
 	if (!oom_read_bool(&e->outer, "tie_word_embeddings", true))
-		t->warning = "ovis2: tie_word_embeddings is false: whether the text config's own "
-			     "tie holds is not followed, parameters are a guess";
+		oom_tape_warn(t, "ovis2: tie_word_embeddings is false: whether the text config's own "
+			     "tie holds is not followed, parameters are a guess");
 	oom_tower_read(&w, r, "ovis2_vision");
 	x = oom_tower_run(e, &w);
 	if (r->status || stride > 64 || vocab <= marks) {

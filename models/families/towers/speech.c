@@ -238,8 +238,8 @@ struct oom_val oom_emit_voxtral_realtime(struct oom_emit *e)
 		   false);
 	oom_weight_stack(e->t, e->a->n_layers, ada_layer,
 			 (const uint64_t[]){[YES] = 1, [H] = e->a->d_model, [FF] = 32});
-	e->t->warning = "Voxtral Realtime's norms scaled by the delay are counted, their activations are "
-			"not";
+	oom_tape_warn(e->t, "Voxtral Realtime's norms scaled by the delay are counted, their activations are "
+			"not");
 	return oom_none();
 }
 

@@ -44,8 +44,7 @@ static void bit_parse(struct oom_arch *a)
 	    c->embed > 1 << 16)
 		oom_read_fail(r, "depths, num_groups, width_factor or embedding_size out of range");
 	else if (c->width != 1)                 /* BitModel.norm has the channels of width 1 */
-		snprintf(a->warning, sizeof(a->warning),
-			 "bit: its last norm does not follow width_factor: no step runs so.");
+		oom_warn(a, "bit: its last norm does not follow width_factor: no step runs so.");
 }
 
 /* TensorFlow's "same" size: ceil(n / stride) windows. */

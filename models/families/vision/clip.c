@@ -192,8 +192,8 @@ static struct oom_val clip_embeddings(struct oom_tape *t, const struct oom_arch 
 		const uint64_t side = t->plan->image_size ? (uint64_t)t->plan->image_size :
 							    a->image_size;
 
-		t->warning = "activations are approximated as those of images whose patches need "
-			     "no padding mask";
+		oom_tape_warn(t, "activations are approximated as those of images whose patches need "
+			     "no padding mask");
 		*tokens = n = side / a->patch * (side / a->patch);
 		if (!n)
 			oom_tape_impossible(t, OOM_ERR_INVALID,

@@ -310,8 +310,8 @@ static struct oom_val lc_step(struct oom_tape *t, const struct oom_arch *a)
 		m = lc_layer(t, a, &c->block[i], m);
 	m = (struct oom_map){oom_global_pool(t, m), m.c, 1, 1};
 	m = oom_map_act(t, a->act, oom_conv2d(t, "last_convolution", m, &last));
-	t->warning = "transformers' class computes no loss: counted with the cross-entropy "
-		     "of its logits, not checkpointed";
+	oom_tape_warn(t, "transformers' class computes no loss: counted with the cross-entropy "
+		     "of its logits, not checkpointed");
 	return oom_image_loss(t, a, oom_op_unary(t, OOM_SCALE, m.x));
 }
 

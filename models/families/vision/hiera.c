@@ -208,8 +208,8 @@ static struct oom_val hiera_step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val x, y;
 
 	if (t->plan->num_layers)
-		t->warning = "Hiera's depth is a list: the number of layers asked for is not "
-			     "applied";
+		oom_tape_warn(t, "Hiera's depth is a list: the number of layers asked for is not "
+			     "applied");
 	x = oom_name(&f, hiera_model(t, a));
 	y = oom_op_layer_norm(t, "pooler.layernorm", oom_op_mean(t, x, t->m_b, D(a->d_model)), 0,
 			      true, true);

@@ -332,8 +332,8 @@ static struct oom_val pvt_step(struct oom_tape *t, const struct oom_arch *a)
 	if (plain)
 		oom_no_checkpointing(t);
 	if (t->plan->num_layers)
-		t->warning = "the depth of this architecture is a list: the number of layers asked "
-			     "for is not applied";
+		oom_tape_warn(t, "the depth of this architecture is a list: the number of layers asked "
+			     "for is not applied");
 	x = pvt_encoder(t, a);
 	if (plain)
 		x = oom_op_layer_norm(t, "layer_norm", x, 0, true, true);

@@ -308,8 +308,8 @@ static struct oom_val swin_step(struct oom_tape *t, const struct oom_arch *a)
 		return oom_none();
 	}
 	if (t->plan->num_layers)
-		t->warning = "Swin's depth is a list: the number of layers asked for is not "
-			     "applied";
+		oom_tape_warn(t, "Swin's depth is a list: the number of layers asked for is not "
+			     "applied");
 	x = oom_name(&model, swin_embeddings(t, a, pixels, side));
 	x = oom_name(&model, swin_stages(t, a, side, x));
 	x = oom_name(&f, oom_op_layer_norm(t, "layernorm", x, 0, true, true));

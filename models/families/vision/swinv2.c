@@ -333,8 +333,8 @@ static struct oom_val swinv2_embeddings(struct oom_tape *t, const struct oom_arc
 		p = oom_param(t, "position_embeddings", m.h * m.w + 1, a->d_embed, 0);
 		p.mono = oom_length_of(t, m.h * m.w);
 		p.width = a->d_embed;
-		t->warning = "use_absolute_embeddings: transformers builds one position too many "
-			     "and cannot run such a model";
+		oom_tape_warn(t, "use_absolute_embeddings: transformers builds one position too many "
+			     "and cannot run such a model");
 		x = oom_op_add(t, x, p);
 	}
 	return oom_op_dropout(t, x, a->dropout);
@@ -364,8 +364,8 @@ static struct oom_val swinv2_step(struct oom_tape *t, const struct oom_arch *a)
 	struct oom_val x, pooled = oom_none();
 
 	if (t->plan->num_layers)
-		t->warning = "Swin's depth is a list: the number of layers asked for is not "
-			     "applied";
+		oom_tape_warn(t, "Swin's depth is a list: the number of layers asked for is not "
+			     "applied");
 	x = oom_name(&f, swinv2_model(t, a, &pooled));
 	if (oom_is_none(pooled))                /* Donut's is an encoder alone */
 		pooled = oom_op_mean(t, x, t->m_b, D(a->d_model));

@@ -1,0 +1,40 @@
+/* What an evaluation leaves out or only approximates.  Every sentence is told: a second one is no less true than
+ * the first. */
+#include "step/warnings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "step/engines.h"
+
+static size_t add(struct oom_eval *out, size_t n, const char *sentence)
+{
+	if (n < OOM_WARNINGS && sentence && *sentence)
+		out->warning[n++] = sentence;
+	return n;
+}
+
+void oom_warnings_collect(const struct oom_tape *t, const struct oom_model *model, const struct oom_plan *plan,
+			  struct oom_eval *out)
+{
+	const struct oom_engine *engine = oom_engine_of(plan);
+	size_t n = oom_engine_divides(plan) ? add(out, 0, engine->approximates) : 0;
+
+	for (size_t i = 0; i < OOM_WARNINGS; i++)
+		n = add(out, n, t->warning[i]);
+	n = add(out, n, oom_model_stored_warning(model, plan));
+	if (t->approximate)
+		n = add(out, n, "PEFT 0.20 stops with an error on this model with these adapters: the figures are what it "
+				"would hold");
+	while (n < OOM_WARNINGS)
+		out->warning[n++] = NULL;
+}
+
+const char *oom_warnings_of(const struct oom_model *model, const struct oom_eval *e, char buf[OOM_WARNINGS_SIZE])
+{
+	size_t n = (size_t)snprintf(buf, OOM_WARNINGS_SIZE, "%s", model ? oom_model_warning(model) : "");
+
+	for (size_t i = 0; i < OOM_WARNINGS && e->warning[i] && n < OOM_WARNINGS_SIZE; i++)
+		n += (size_t)snprintf(buf + n, OOM_WARNINGS_SIZE - n, "%s%s", n ? "; " : "", e->warning[i]);
+	return buf;
+}
