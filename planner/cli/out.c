@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { EXIT_OUTPUT = 3 };
@@ -106,6 +107,28 @@ static int make_temp(void)
 	return fd;
 }
 
+/* A device or a pipe, which nothing replaces.  Opening a pipe waits for its reader, for ever if none comes: two seconds
+ * are enough, as they are for a pipe that is read (input/open.h). */
+static enum oom_status open_special(struct oom_out *out, const char *path, struct oom_error *err)
+{
+	const struct timespec tick = {.tv_nsec = 10 * 1000 * 1000};
+	int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+
+	for (int i = 0; i < 200 && fd < 0 && errno == ENXIO; i++) {
+		nanosleep(&tick, NULL);         /* a signal only shortens it */
+		fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	}
+	if (fd < 0 && errno == ENXIO)
+		return oom_error_set(err, OOM_ERR_IO, "%.300s: a pipe that nobody reads", path);
+	if (fd >= 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0)
+		out->file = fdopen(fd, "wb");
+	if (!out->file)
+		failed(path, err);
+	if (!out->file && fd >= 0)
+		close(fd);
+	return out->file ? OOM_OK : OOM_ERR_IO;
+}
+
 enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_error *err)
 {
 	struct stat st;
@@ -121,10 +144,8 @@ enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_e
 		return OOM_OK;
 	}
 	exists = !stat(path, &st);
-	if (exists && !S_ISREG(st.st_mode)) {
-		out->file = fopen(path, "wb");
-		return out->file ? OOM_OK : failed(path, err);
-	}
+	if (exists && !S_ISREG(st.st_mode))
+		return open_special(out, path, err);
 	/* through a symbolic link, the file it names is replaced, not the link */
 	if (!(exists && realpath(path, target)) &&
 	    snprintf(target, sizeof(target), "%s", path) >= (int)sizeof(target))

@@ -114,7 +114,9 @@ static bool id_of_copy(const char *path, char *buf, size_t size)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	const struct oom_embedded *f = oom_embedded_find(name);
-	FILE *in = f ? fopen(path, "rb") : NULL;
+	struct stat st;
+	/* a pipe has been read by now, and opening it again would wait for another writer */
+	FILE *in = f && !stat(path, &st) && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
 	struct oom_model_id id;
 	char stem[64];
 	bool same = in != NULL;
