@@ -8,10 +8,12 @@ static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bo
 {
 	const struct oom_tally tally = t->sums->tally;
 	const size_t unit = t->unit;
+	const bool spread_mask = t->spread_mask;
 	struct oom_val y;
 
 	t->cursor = c->param0;
 	t->unit = c->unit0;                     /* the layers of a stage are those of the forward */
+	t->spread_mask = c->spread_mask;        /* and its attention is, whatever mask was made since */
 	t->packs = 0;
 	t->pack_limit = oom_ckpt_reenters(t->plan) ? UINT32_MAX : c->packs;
 	t->grad = true;
@@ -24,6 +26,7 @@ static struct oom_val run_again(struct oom_tape *t, const struct oom_ckpt *c, bo
 	y = oom_layer_run(t, c);
 	oom_amp_leave(t);
 	t->unit = unit;
+	t->spread_mask = spread_mask;
 	t->stopped = t->dry = false;
 	t->grad = false;
 	if (dry)                                /* nothing was computed */

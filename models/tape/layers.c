@@ -42,7 +42,7 @@ static struct oom_val one_layer(struct oom_tape *t, uint32_t i, oom_block_fn fn,
 {
 	struct oom_ckpt c = {
 		.fn = fn, .ctx = ctx, .layer = i, .param0 = (uint32_t)t->cursor,
-		.unit0 = (uint32_t)t->unit, .x = x};
+		.unit0 = (uint32_t)t->unit, .spread_mask = t->spread_mask, .x = x};
 	struct oom_val y;
 	uint32_t packs;
 	int32_t node;

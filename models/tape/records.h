@@ -256,6 +256,7 @@ struct oom_ckpt {
 	uint32_t layer, packs, param0;
 	uint32_t unit0;         /* the first unit within it: of a checkpointed stage its layers */
 	uint32_t kept0, kept1;  /* outputs that the plan's policy keeps for the recomputation */
+	bool spread_mask;       /* as struct oom_tape has it where the block was first run */
 	struct oom_val x;
 	struct oom_val also;    /* what the block returns beside its first, if that has a gradient: its size */
 };

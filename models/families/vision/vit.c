@@ -240,6 +240,7 @@ static struct oom_val vit_model(struct oom_tape *t, const struct oom_arch *a, ui
 	if (!t->status)
 		x = oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL,
 			       kind->dino ? dino_block : vit_block, &l, x);
+	oom_mask_nothing(t, false);             /* what comes after a tower has masks of its own, or none */
 	return oom_leave(&f, oom_op_layer_norm(t, "layernorm", x, 0, true, true));
 }
 
