@@ -113,6 +113,32 @@ static uint64_t states(const struct oom_eval *e)
 	return e->bucket[OOM_BUCKET_PARAMS] + e->bucket[OOM_BUCKET_BUFFERS] + e->bucket[OOM_BUCKET_GRADS] + e->bucket[OOM_BUCKET_OPT];
 }
 
+/* What no batch makes smaller, of which a step may hold one part alone: frozen weights have no gradients, and an update
+ * within the backward pass keeps none. */
+static void add_states(const struct oom_eval *e, char *out, size_t size)
+{
+	const struct {
+		const char *called;
+		uint64_t bytes;
+	} parts[] = {{"weights", e->bucket[OOM_BUCKET_PARAMS] + e->bucket[OOM_BUCKET_BUFFERS]},
+		     {"gradients", e->bucket[OOM_BUCKET_GRADS]},
+		     {"optimizer states", e->bucket[OOM_BUCKET_OPT]}};
+	const char *named[3];
+	uint64_t bytes[3];
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (gib(parts[i].bytes) >= 0.05) {
+			named[n] = parts[i].called;
+			bytes[n++] = parts[i].bytes;
+		}
+	for (size_t i = 0; n > 1 && i < n; i++)
+		add(out, size, "%s%s (%.1f)", !i ? ": " : i + 1 < n ? ", " : " and ", named[i], gib(bytes[i]));
+	if (n == 1)
+		add(out, size, ": the %s", named[0]);
+	add(out, size, " of %.2f B parameters are %.1f GiB by themselves, which no batch makes smaller", (double)e->total_params / 1e9, gib(states(e)));
+}
+
 static void request(struct oom_pricing *p)
 {
 	const struct oom_comparison *const m = &p->m;
@@ -170,8 +196,7 @@ void oom_priced_needs(struct oom_pricing *p)
 	if (out->capacity_bytes)
 		add(out->needs, sizeof(out->needs), " of the card's %.2f", gib(out->capacity_bytes));
 	if (out->capacity_bytes && states(e) > out->capacity_bytes)
-		add(out->needs, sizeof(out->needs), ": weights (%.1f), gradients (%.1f) and optimizer states (%.1f) of %.2f B parameters are %.1f GiB by themselves, which no batch makes smaller",
-		    gib(e->bucket[OOM_BUCKET_PARAMS] + e->bucket[OOM_BUCKET_BUFFERS]), gib(e->bucket[OOM_BUCKET_GRADS]), gib(e->bucket[OOM_BUCKET_OPT]), (double)e->total_params / 1e9, gib(states(e)));
+		add_states(e, out->needs, sizeof(out->needs));
 	else
 		add(out->needs, sizeof(out->needs), ", most in %s: %s GiB", oom_phase_str(e->peak_phase), parts);
 	request(p);
