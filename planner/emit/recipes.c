@@ -64,6 +64,22 @@ static void axolotl_precision(struct emission *e)
 }
 
 /* How the ranks divide the model. */
+/* activation_offloading: true turns checkpointing off where adapters train, "hidden_states" keeps it, and either is refused
+ * without gradient_checkpointing (core/builders/base.py _configure_gradient_checkpointing, utils/schemas/validation.py
+ * check_activation_offloading_wo_gc of 067b021). */
+static void axolotl_checkpoints(struct emission *e)
+{
+	const bool offload = emit_is(e, "offload-activations", "true"), full = emit_is(e, "grad-ckpt", "full");
+
+	if (offload)
+		emit_set(e, "activation_offloading", emit_adapted(e) && full ? "hidden_states" : "true");
+	if (offload && emit_adapted(e) && !full)
+		emit_set(e, "gradient_checkpointing", "true");
+	else
+		emit_rows(e, "", "axolotl", "gradient_checkpointing");
+	emit_rows(e, "", "axolotl", "gradient_checkpointing_kwargs.use_reentrant");
+}
+
 static void axolotl_ranks(struct emission *e)
 {
 	if (e->plan->tp > 1)
@@ -105,12 +121,7 @@ void fill_axolotl(struct emission *e)
 	axolotl_precision(e);
 	if (e->plan->num_labels > 0)
 		emit_rows(e, "", "axolotl", "num_labels");
-	/* activation_offloading turns checkpointing off under LoRA (core/builders/base.py) */
-	if (emit_is(e, "offload-activations", "true") && emit_is(e, "grad-ckpt", "full"))
-		emit_set(e, "gradient_checkpointing", "offload");
-	else if (emit_is(e, "offload-activations", "true"))
-		emit_set(e, "activation_offloading", "true");
-	emit_rows(e, "", "axolotl", "gradient_checkpointing gradient_checkpointing_kwargs.use_reentrant");
+	axolotl_checkpoints(e);
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "torch_compile", "true");
 	if (emit_is(e, "fp8", "tensorwise"))

@@ -144,10 +144,11 @@ static void finish_adapter(struct fw_part *p)
 }
 
 /* Activations that wait in host memory switch Trainer's checkpointing off (builders/base.py:592),
- * where adapters train; "hidden_states" keeps it. */
+ * where adapters train; "hidden_states" keeps it.  gradient_checkpointing: offload is the older spelling of it
+ * (utils/schemas/validation.py check_gradient_checkpointing_w_offload). */
 static void finish_checkpointing(struct fw_part *p)
 {
-	const struct doc_node *offload = fw_key(p, "activation_offloading");
+	const struct doc_node *offload = fw_key(p, "activation_offloading"), *ckpt = fw_key(p, "gradient_checkpointing");
 
 	if (fw_on(p, "fsdp_config.activation_checkpointing") ||
 	    fw_on(p, "fsdp_config.fsdp_activation_checkpointing")) {
@@ -159,6 +160,8 @@ static void finish_checkpointing(struct fw_part *p)
 		/* accelerate's wrapper, inside of FSDP's (accelerator.py prepare_model) */
 		fw_set(p, "use-reentrant", "false", key, NULL);
 	}
+	if (!offload && ckpt && !strncasecmp(ckpt->text, "offload", 7) && fw_fact_is(p, "method", "lora"))
+		fw_set(p, "grad-ckpt", "none", "gradient_checkpointing", BUILDER ":592");
 	if (!offload || doc_is_off(offload))
 		return;
 	fw_set(p, "offload-activations", "true", "activation_offloading", BUILDER);

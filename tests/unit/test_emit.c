@@ -85,6 +85,11 @@ static const struct saying sayings[] = {
 	 {"tune run --nproc_per_node 1 full_dpo_distributed "}, ""},
 	{"megatron", "precision=bf16 engine=megatron optimizer=muon", {"--optimizer muon"}, ""},
 	{"axolotl", "precision=bf16-amp micro-batch=2 optimizer=adamw-fused", {"bf16: true"}, ""},
+	/* core/builders/base.py _configure_gradient_checkpointing of 067b021: "true" switches checkpointing off where adapters
+	 * train, "hidden_states" keeps it; validation.py refuses either without gradient_checkpointing */
+	{"axolotl", "precision=bf16-amp lora-r=16 lora-targets=q_proj+v_proj optimizer=adamw-fused grad-ckpt=full offload-activations=true", {"activation_offloading: hidden_states", "gradient_checkpointing: true"}, ""},
+	{"axolotl", "precision=bf16-amp lora-r=16 lora-targets=q_proj+v_proj optimizer=adamw-fused grad-ckpt=none offload-activations=true", {"activation_offloading: true", "gradient_checkpointing: true"}, ""},
+	{"axolotl", "precision=bf16-amp optimizer=adamw-fused grad-ckpt=full offload-activations=true", {"activation_offloading: true", "gradient_checkpointing: true"}, ""},
 	/* versions of libraries are nothing that a file of a framework could say */
 	{"trl", "loss=sft precision=amp-bf16 optimizer=adamw-fused compile=true bitsandbytes=0.43 peft=0.11 transformers=4.45",
 	 {"torch_compile: true"}, ""},
