@@ -39,6 +39,7 @@ VARIANTS = {
 }
 for t in ("wav2vec2", "hubert", "unispeech", "unispeech-sat"):
     VARIANTS[t] = [{}, {"feat_extract_norm": "layer"}]
+VARIANTS["wavlm"] = VARIANTS["hubert"]
 VARIANTS["wav2vec2"].append({"feat_extract_norm": "layer", "do_stable_layer_norm": True, "adapter_attn_dim": 16})
 for t in ("bert", "roberta", "xlm-roberta", "camembert", "electra", "ernie", "bert-generation"):
     VARIANTS[t] = [{}, {"is_decoder": True, "add_cross_attention": True}]

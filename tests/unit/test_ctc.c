@@ -1,5 +1,5 @@
 /* Speech encoders with a head for connectionist temporal classification.  Parameters: transformers 5.12.1's own count of
- * Wav2Vec2ForCTC and HubertForCTC, whole and with what freeze_feature_encoder() leaves. */
+ * Wav2Vec2ForCTC, HubertForCTC and Data2VecAudioForCTC, whole and with what freeze_feature_encoder() leaves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,6 +34,8 @@ static void parameters_are_counted(void **state)
 		{MODEL("wav2vec2", "Wav2Vec2ForCTC"), "audio-seconds=2 freeze=feature_extractor", 90195872},
 		{MODEL("wav2vec2", "Wav2Vec2ForCTC"), "audio-seconds=2 freeze=pos_conv_embed", 89676832},
 		{MODEL("hubert", "HubertForCTC"), "audio-seconds=2", 94396320},
+		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2", 93188896},
+		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2 freeze=feature_extractor", 88982304},
 	};
 
 	(void)state;

@@ -5,7 +5,7 @@
  *
  * --audio-seconds says how long the audio of a sample is (16,000 samples a second, Wav2Vec2FeatureExtractor's default), seq_len how
  * many labels it has.  Layers that layerdrop leaves out are counted: the step that needs most leaves out none.
- * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat}/modeling_*.py; the loss:
+ * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat,data2vec}/modeling_*.py; the loss:
  * aten/src/ATen/native/cuda/LossCTC.cu. */
 #include <string.h>
 
@@ -18,9 +18,11 @@ enum { RATE = 16000, USUAL_SECONDS = 10 };
 
 static const struct ctc_kind wav2vec2 = {.base = "wav2vec2", .returns_features = true}, hubert = {.base = "hubert"},
 			     unispeech = {.base = "unispeech", .returns_features = true},
-			     unispeech_sat = {.base = "unispeech_sat", .returns_features = true};
+			     unispeech_sat = {.base = "unispeech_sat", .returns_features = true},
+			     data2vec = {.base = "data2vec_audio", .returns_features = true, .stacked = true};
 static const struct oom_family_type ctc_types[] = {
-	{"wav2vec2", &wav2vec2}, {"hubert", &hubert}, {"unispeech", &unispeech}, {"unispeech-sat", &unispeech_sat}, {NULL, NULL},
+	{"wav2vec2", &wav2vec2}, {"hubert", &hubert}, {"unispeech", &unispeech}, {"unispeech-sat", &unispeech_sat},
+	{"data2vec-audio", &data2vec}, {NULL, NULL},
 };
 
 static const struct oom_key_row ctc_keys[] = {
@@ -44,7 +46,11 @@ static void ctc_parse(struct oom_arch *a)
 	a->frame = 1;
 	a->enc_layers = a->n_layers;
 	own->convs = n;
-	own->layer_norms = !strcmp(oom_read_string(r, "feat_extract_norm", "group"), "layer");
+	own->layer_norms = ctc_kind_of(a)->stacked || !strcmp(oom_read_string(r, "feat_extract_norm", "group"), "layer");
+	if (ctc_kind_of(a)->stacked) {
+		own->pos_layers = own->pos_kernel;
+		own->pos_kernel = oom_read_count_or(r, "conv_pos_kernel_size", 19);
+	}
 	if (!n || oom_read_counts(r, "conv_kernel", own->kernels, OOM_CTC_CONVS) != n ||
 	    oom_read_counts(r, "conv_stride", own->strides, OOM_CTC_CONVS) != n)
 		oom_read_fail(r, "conv_dim, conv_kernel and conv_stride must list as many numbers");

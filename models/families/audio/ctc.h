@@ -10,6 +10,7 @@ enum { OOM_CTC_CONVS = 16 };
 struct ctc {
 	uint64_t convs, dims[OOM_CTC_CONVS], kernels[OOM_CTC_CONVS], strides[OOM_CTC_CONVS];
 	uint64_t pos_kernel, pos_groups;
+	uint64_t pos_layers;            /* of ctc_kind's stacked: how many convolutions make the positions */
 	uint64_t attn_adapter;          /* width of the layers' adapters; 0: none */
 	enum oom_act conv_act;
 	double proj_dropout, final_dropout, mask_time, mask_features;
@@ -22,6 +23,8 @@ OOM_OWN(ctc, struct ctc);
 struct ctc_kind {
 	const char *base;               /* the base model's module */
 	bool returns_features;          /* it returns the normed features beside its states */
+	/* data2vec: a norm after every convolution; positions by several, each with a norm without weights behind it */
+	bool stacked;
 };
 OOM_KIND(ctc, struct ctc_kind);
 
@@ -29,7 +32,7 @@ OOM_KIND(ctc, struct ctc_kind);
 struct oom_val oom_ctc_features(struct oom_tape *t, const struct oom_arch *a, uint64_t n, uint64_t *frames);
 /* SpecAugment: a learned vector at some frames (in place), zeros at some features. */
 struct oom_val oom_ctc_augmented(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
-/* A convolution as wide as its kernel, cut where the kernel is even, and an activation. */
+/* A convolution as wide as its kernel, cut where the kernel is even, and an activation; of stacked ones several. */
 struct oom_val oom_ctc_positions(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames);
 
 #endif

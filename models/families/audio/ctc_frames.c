@@ -146,6 +146,36 @@ static struct oom_val normed_weight(struct oom_tape *t, const struct oom_arch *a
 	return w;
 }
 
+/* Data2VecAudioPositionalConvLayer */
+static struct oom_val position_layer(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames)
+{
+	const struct ctc *own = ctc_of(a);
+	const uint64_t d = a->d_model, each = d / own->pos_groups, made = frames + !(own->pos_kernel % 2);
+	const uint16_t tokens = x.mono;
+	struct oom_frame f = {.t = t};
+	struct oom_val w, bias;
+
+	t->scope = "pos_conv_embed.conv";
+	w = oom_param(t, "weight", d * each, own->pos_kernel, 0);
+	oom_param_stacked(t, w, each);
+	bias = oom_param(t, "bias", 0, d, 0);
+	x = oom_name(&f, oom_op_conv_param(t, x, w, bias, oom_tokens_of(t, made), D(d)));
+	if (made > frames)
+		x = oom_rename(&f, x, oom_op_slice(t, x, tokens, D(d)));
+	x = oom_rename(&f, x, oom_op_layer_norm(t, "layer_norm", x, 0, false, false));
+	return oom_leave(&f, oom_activation(t, own->conv_act, x));
+}
+
+static struct oom_val stacked_positions(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames)
+{
+	struct oom_frame f = {.t = t};
+	struct oom_val h = oom_name(&f, position_layer(t, a, x, frames));
+
+	for (uint64_t i = 1; i < ctc_of(a)->pos_layers && !t->status; i++)
+		h = oom_rename(&f, h, position_layer(t, a, h, frames));
+	return oom_leave(&f, h);
+}
+
 struct oom_val oom_ctc_positions(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames)
 {
 	const struct ctc *own = ctc_of(a);
@@ -155,6 +185,8 @@ struct oom_val oom_ctc_positions(struct oom_tape *t, const struct oom_arch *a, s
 	struct oom_frame f = {.t = t};
 	struct oom_val w, bias;
 
+	if (ctc_kind_of(a)->stacked)
+		return stacked_positions(t, a, x, frames);
 	t->scope = "pos_conv_embed.conv";
 	bias = oom_param(t, "bias", 0, a->d_model, 0);
 	t->scope = "pos_conv_embed.conv.parametrizations.weight";
