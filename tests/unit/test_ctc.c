@@ -1,5 +1,5 @@
 /* Speech encoders with a head for connectionist temporal classification.  Parameters: transformers 5.12.1's own count of
- * Wav2Vec2ForCTC, HubertForCTC and Data2VecAudioForCTC, whole and with what freeze_feature_encoder() leaves. */
+ * Wav2Vec2ForCTC, HubertForCTC, Data2VecAudioForCTC and WavLMForCTC, whole and with what freeze_feature_encoder() leaves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,6 +34,8 @@ static void parameters_are_counted(void **state)
 		{MODEL("wav2vec2", "Wav2Vec2ForCTC"), "audio-seconds=2 freeze=feature_extractor", 90195872},
 		{MODEL("wav2vec2", "Wav2Vec2ForCTC"), "audio-seconds=2 freeze=pos_conv_embed", 89676832},
 		{MODEL("hubert", "HubertForCTC"), "audio-seconds=2", 94396320},
+		{MODEL("wavlm", "WavLMForCTC"), "audio-seconds=2", 94406544},
+		{MODEL("wavlm", "WavLMForCTC"), "audio-seconds=2 freeze=feature_extractor", 90206096},
 		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2", 93188896},
 		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2 freeze=feature_extractor", 88982304},
 	};
@@ -75,12 +77,26 @@ static void frozen_convolutions_keep_nothing(void **state)
 	assert_true(a.end[OOM_PHASE_FWD1] > b.end[OOM_PHASE_FWD1] + kept);
 }
 
+/* WavLM's attention takes the weights of its projections and calls none of them: their adapters get no gradient. */
+static void passed_adapters_have_no_states(void **state)
+{
+	const char *config = MODEL("wavlm", "WavLMForCTC");
+	struct oom_plan attention = with("audio-seconds=2 lora-r=4 lora-targets=q_proj+v_proj"),
+			feed = with("audio-seconds=2 lora-r=4 lora-targets=intermediate_dense");
+
+	(void)state;
+	assert_int_equal(must(config, &attention).grad_bytes, 0);
+	/* 12 layers, r (768 + 3072) weights each, in fp32 */
+	assert_int_equal(must(config, &feed).grad_bytes, (uint64_t)12 * 4 * (768 + 3072) * 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parameters_are_counted),
 		cmocka_unit_test(audio_makes_the_step),
 		cmocka_unit_test(frozen_convolutions_keep_nothing),
+		cmocka_unit_test(passed_adapters_have_no_states),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
  *
  * --audio-seconds says how long the audio of a sample is (16,000 samples a second, Wav2Vec2FeatureExtractor's default), seq_len how
  * many labels it has.  Layers that layerdrop leaves out are counted: the step that needs most leaves out none.
- * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat,data2vec}/modeling_*.py; the loss:
+ * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat,data2vec,wavlm}/modeling_*.py; the loss:
  * aten/src/ATen/native/cuda/LossCTC.cu. */
 #include <string.h>
 
@@ -19,10 +19,11 @@ enum { RATE = 16000, USUAL_SECONDS = 10 };
 static const struct ctc_kind wav2vec2 = {.base = "wav2vec2", .returns_features = true}, hubert = {.base = "hubert"},
 			     unispeech = {.base = "unispeech", .returns_features = true},
 			     unispeech_sat = {.base = "unispeech_sat", .returns_features = true},
-			     data2vec = {.base = "data2vec_audio", .returns_features = true, .stacked = true};
+			     data2vec = {.base = "data2vec_audio", .returns_features = true, .stacked = true},
+			     wavlm = {.base = "wavlm", .returns_features = true, .gated = true};
 static const struct oom_family_type ctc_types[] = {
 	{"wav2vec2", &wav2vec2}, {"hubert", &hubert}, {"unispeech", &unispeech}, {"unispeech-sat", &unispeech_sat},
-	{"data2vec-audio", &data2vec}, {NULL, NULL},
+	{"data2vec-audio", &data2vec}, {"wavlm", &wavlm}, {NULL, NULL},
 };
 
 static const struct oom_key_row ctc_keys[] = {
@@ -30,6 +31,7 @@ static const struct oom_key_row ctc_keys[] = {
 	REAL(attn_dropout, "attention_dropout", 0.1), REAL(act_dropout, "activation_dropout", 0.1),
 	ACT_OWN(struct ctc, conv_act, "feat_extract_activation", "gelu"), OR_OWN(struct ctc, pos_kernel, "num_conv_pos_embeddings", 128),
 	OR_OWN(struct ctc, pos_groups, "num_conv_pos_embedding_groups", 16), OR_OWN(struct ctc, attn_adapter, "adapter_attn_dim", 0),
+	OR_OWN(struct ctc, buckets, "num_buckets", 320),
 	REAL_OWN(struct ctc, proj_dropout, "feat_proj_dropout", 0), REAL_OWN(struct ctc, final_dropout, "final_dropout", 0.1),
 	REAL_OWN(struct ctc, mask_time, "mask_time_prob", 0.05), REAL_OWN(struct ctc, mask_features, "mask_feature_prob", 0),
 	FLAG_OWN(struct ctc, conv_bias, "conv_bias", false), FLAG_OWN(struct ctc, stable, "do_stable_layer_norm", false),
@@ -95,16 +97,15 @@ static struct oom_val language(struct oom_tape *t, const struct oom_arch *a, str
 
 static struct oom_val ctc_block(struct oom_tape *t, const void *ctx, uint32_t i, struct oom_val x)
 {
-	const struct oom_encdec *s = ctx;
-	const struct oom_arch *a = s->a;
+	const struct ctc_stack *l = ctx;
+	const struct oom_arch *a = l->s.a;
 	const bool stable = ctc_of(a)->stable;
 	struct oom_frame f = {.t = t};
 	struct oom_val h = x, weights = oom_none();
 
-	(void)i;
 	if (stable)
 		h = oom_name(&f, oom_op_layer_norm(t, "layer_norm", x, 0, true, true));
-	h = oom_rename(&f, h, oom_encdec_attention(t, s, h, false, &weights));
+	h = oom_rename(&f, h, ctc_kind_of(a)->gated ? oom_ctc_gated_attention(t, l, i, h) : oom_encdec_attention(t, &l->s, h, false, &weights));
 	oom_name(&f, weights);
 	h = oom_rename(&f, h, oom_op_dropout(t, h, a->dropout));
 	h = oom_rename(&f, h, oom_op_add(t, x, h));
@@ -122,24 +123,28 @@ static struct oom_val ctc_block(struct oom_tape *t, const void *ctx, uint32_t i,
 static struct oom_val encoder(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames)
 {
 	const struct oom_encdec_kind kind = {.kernel = OOM_ED_ASKED};
-	struct oom_encdec s = oom_encoder_stack(t, a, &kind);
+	struct ctc_stack l = {.s = oom_encoder_stack(t, a, &kind), .bias = oom_none(), .frames = frames};
+	struct oom_encdec *s = &l.s;
 	struct oom_frame f = {.t = t};
 	struct oom_val h, pad;
 
-	s.m_len = oom_length_of(t, frames);
-	s.m_tokens = x.mono;
+	s->m_len = oom_length_of(t, frames);
+	s->m_tokens = x.mono;
 	if (t->plan->padding_mask) {            /* hidden_states[~expand_attention_mask] = 0 */
 		oom_name(&f, oom_new(t, "expanded mask", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8));
 		pad = oom_new(t, "bitwise_not", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8);
 		x = oom_op_masked_inplace(t, x, pad);
 	}
-	s.mask = oom_name_shared(&f, oom_encdec_mask(t, &s, false, (enum oom_dtype)x.dt, s.m_len, s.m_len));
+	if (!ctc_kind_of(a)->gated)
+		s->mask = oom_name_shared(&f, oom_encdec_mask(t, s, false, (enum oom_dtype)x.dt, s->m_len, s->m_len));
 	h = oom_name(&f, oom_ctc_positions(t, a, x, frames));
 	h = oom_name(&f, oom_op_add(t, x, h));  /* position_embeddings stays */
 	if (!ctc_of(a)->stable)
 		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
 	h = oom_rename(&f, h, oom_op_dropout(t, h, a->dropout));
-	h = oom_rename(&f, h, oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, ctc_block, &s, h));
+	if (ctc_kind_of(a)->gated)
+		l.bias = oom_name_shared(&f, oom_ctc_relative_bias(t, a, frames));
+	h = oom_rename(&f, h, oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, ctc_block, &l, h));
 	if (ctc_of(a)->stable)
 		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
 	oom_forget_shared(&f);

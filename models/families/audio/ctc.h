@@ -11,6 +11,7 @@ struct ctc {
 	uint64_t convs, dims[OOM_CTC_CONVS], kernels[OOM_CTC_CONVS], strides[OOM_CTC_CONVS];
 	uint64_t pos_kernel, pos_groups;
 	uint64_t pos_layers;            /* of ctc_kind's stacked: how many convolutions make the positions */
+	uint64_t buckets;               /* of relative positions, where the kind is gated */
 	uint64_t attn_adapter;          /* width of the layers' adapters; 0: none */
 	enum oom_act conv_act;
 	double proj_dropout, final_dropout, mask_time, mask_features;
@@ -25,8 +26,20 @@ struct ctc_kind {
 	bool returns_features;          /* it returns the normed features beside its states */
 	/* data2vec: a norm after every convolution; positions by several, each with a norm without weights behind it */
 	bool stacked;
+	bool gated;                     /* attention with a gated bias of relative positions (WavLM, ctc_gated.c) */
 };
 OOM_KIND(ctc, struct ctc_kind);
+
+/* The context of the layers. */
+struct ctc_stack {
+	struct oom_encdec s;
+	struct oom_val bias;            /* of a gated kind: for every sample, head and pair of frames */
+	uint64_t frames;
+};
+
+struct oom_val oom_ctc_relative_bias(struct oom_tape *t, const struct oom_arch *a, uint64_t frames);
+/* Consumes x. */
+struct oom_val oom_ctc_gated_attention(struct oom_tape *t, const struct ctc_stack *l, uint32_t layer, struct oom_val x);
 
 /* What the convolutions make of n samples of audio; *frames: how many remain. */
 struct oom_val oom_ctc_features(struct oom_tape *t, const struct oom_arch *a, uint64_t n, uint64_t *frames);
