@@ -165,6 +165,10 @@
 {KNOB("gradient-as-bucket-view", "gradient_as_bucket_view", bucket_view), FLAG(0),
  .summary = "DDP gradients live in the buckets",
  .setting = "DistributedDataParallel(gradient_as_bucket_view=)", .source = "torch DDP"},
+{KNOB("data-parallel", "data_parallel", data_parallel), FLAG(0),
+ .summary = "one process drives the GPUs of a node (nn.DataParallel), and the first of them gathers what all models return and adds "
+	    "gradients up (estimated)",
+ .setting = "nn.DataParallel, python in place of torchrun", .source = "torch/nn/parallel/data_parallel.py"},
 {KNOB("torch-autocast", "torch_autocast", torch_autocast), WORD(autocasts, OOM_AUTOCAST_AUTO),
  .summary = "torch's autocast beside an engine's mixed precision. DeepSpeed (auto: without): amp-bf16 and "
 	    "amp-fp16 are then autocast over fp32 weights, else 16-bit weights and an fp32 master, what "

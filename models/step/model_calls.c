@@ -31,6 +31,32 @@ static void note_evaluated(struct oom_tape *t)
 	memcpy(t->evaluated, t->outputs, t->n_outputs * sizeof(t->outputs[0]));
 }
 
+/* nn.DataParallel's first GPU gathers what all replicas return, each output in one tensor, beside its own replica's: keys and
+ * values too, which a causal model returns unless it checkpoints (use_cache; torch/nn/parallel/scatter_gather.py gather,
+ * transformers cache_utils.py DynamicCache).  The trainer gives all but the loss up before the backward pass
+ * (transformers/trainer.py compute_loss). */
+static void gather_replicas(struct oom_tape *t)
+{
+	const struct oom_plan *p = t->plan;
+	const struct oom_arch *a = t->arch;
+	const uint64_t n = (uint64_t)p->gpus;
+	const bool wide = oom_plan_stores(p) == OOM_FP32 && !t->amp;
+	struct oom_val all[OOM_MAX_RETURNED + 1];
+	size_t held = 0;
+
+	if (!p->data_parallel || p->gpus < 2 || t->beside.running)
+		return;
+	for (size_t i = 0; i < t->n_outputs; i++)
+		all[held++] = oom_new(t, "gathered outputs", t->outputs[i].mono, (struct oom_dim){n * t->outputs[i].width, NULL},
+				      (enum oom_dtype)t->outputs[i].dt);
+	if ((t->task == OOM_TASK_CAUSAL_LM || t->task == OOM_TASK_IMAGE_TEXT) && p->grad_ckpt == OOM_CKPT_NONE && a->n_kv_heads)
+		all[held++] = oom_new(t, "gathered keys and values", t->m_bs,
+				      (struct oom_dim){n * 2 * a->n_layers * a->n_kv_heads * a->head_dim, NULL},
+				      wide ? OOM_F32 : OOM_DT_BF16);
+	while (held)
+		oom_drop(t, all[--held]);
+}
+
 /* The model returns: all but the loss is given up, converted to fp32 all together before by
  * accelerate's wrapper (accelerate/utils/operations.py, ConvertOutputsToFp32).  The logits stay if
  * they are wanted. */
@@ -51,6 +77,7 @@ static struct oom_called returned(struct oom_tape *t, struct oom_val loss, bool 
 	/* accelerate wraps the converter around autocast (accelerator.py prepare_model): the copies of weights are gone by then */
 	if (oom_loop_of(t->plan) != OOM_LOOP_PLAIN)
 		oom_amp_leave(t);
+	gather_replicas(t);
 	if (convert && !oom_fuses_head(t)) {
 		const struct oom_val first = oom_share(t, loss);
 

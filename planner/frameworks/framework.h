@@ -75,6 +75,8 @@ struct framework {
 	const char *const *idle;
 	/* The knob loop's word for what runs its steps; NULL: a loop of its own. */
 	const char *loop;
+	/* Its trainer wraps the model in nn.DataParallel where a process that nothing launched sees several GPUs. */
+	bool wraps_replicas;
 	/* Defaults of the rows in its first list alone count: the others belong to somebody else. */
 	bool own_defaults;
 	/* Programs are their users' own, which decide what no option says; ones that are known have the fact

@@ -357,6 +357,7 @@ const struct framework framework_hf = {
 	.version = "transformers 5.12",
 	.role = FW_TRAINER,
 	.loop = "trainer",
+	.wraps_replicas = true,
 	.marks = "per_device_train_batch_size gradient_accumulation_steps+learning_rate "
 		 "output_dir+learning_rate",
 	.never = "zero_optimization finetuning_type cutoff_len micro_batch_size sequence_len",

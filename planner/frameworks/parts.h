@@ -55,6 +55,7 @@ struct oom_reading {
 	/* all parts' facts, the winner of each */
 	struct fw_part *all;
 	int64_t transformers, torch;    /* OOM_VERSION as who reads knows them; 0: from files alone */
+	int64_t gpus;                   /* as who reads knows them; 0: from files alone */
 	bool out_of_memory;
 };
 

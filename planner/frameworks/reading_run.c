@@ -182,6 +182,7 @@ enum oom_status oom_reading_of_dated(struct oom_reading **out, const char *const
 	if (r && versions) {
 		r->transformers = versions->transformers;
 		r->torch = versions->torch;
+		r->gpus = versions->gpus;
 	}
 	for (size_t i = 0; !st && i < n; i++) {
 		st = part_read(r, files[i], framework, &p, err);

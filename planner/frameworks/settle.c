@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "arguments.h"
 #include "parts.h"
 
 /* transformers: accelerate switches autocast off under DeepSpeed (accelerate accelerator.py, class
@@ -198,6 +199,25 @@ static void settle_device_map(struct fw_part *all)
 	fw_set(all, "engine", "device-map", NULL, "device_map over the cards that one process sees");
 }
 
+/* "python train.py", which no launcher starts, is one process: transformers' Trainer wraps the model for all cards that it sees
+ * (training_args.py n_gpu, trainer.py _wrap_model), unless it is quantised or laid out over them. */
+static void settle_replicated(struct oom_reading *r)
+{
+	struct fw_part *all = r->all;
+	const int64_t gpus = whole(all, "gpus", r->gpus);
+	bool plain = false, launched = false;
+
+	for (size_t i = 0; i < r->n_parts; i++) {
+		const char *program = fw_text(r->parts[i], ARGS_PROGRAM), *dot = strrchr(program, '.');
+
+		plain |= r->parts[i]->fw->wraps_replicas && dot && !strcmp(dot, ".py");
+		launched |= r->parts[i]->fw->role == FW_LAUNCHER && *fw_text(r->parts[i], "name");
+	}
+	if (plain && !launched && gpus > 1 && fw_fact_is(all, "engine", "hf") &&
+	    (!part_fact(all, "base-bits") || fw_fact_is(all, "base-bits", "16")))
+		fw_set(all, "data-parallel", "true", NULL, "transformers/trainer.py _wrap_model: one process sees all cards, no launcher is named");
+}
+
 /* Where DeepSpeed's file has an optimizer, Trainer makes none of its own, whatever optim says (transformers
  * integrations/deepspeed.py deepspeed_optim_sched). */
 static void settle_optimizer(struct fw_part *all)
@@ -305,6 +325,7 @@ void reading_settle(struct oom_reading *r)
 
 	settle_optimizer(all);
 	settle_device_map(all);
+	settle_replicated(r);
 	settle_unseen_fsdp(all);
 	settle_adapters(all);
 	settle_checkpoint(all);

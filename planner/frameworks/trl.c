@@ -224,6 +224,7 @@ const struct framework framework_trl = {
 	.version = "TRL 1.10",
 	.role = FW_TRAINER,
 	.loop = "trainer",
+	.wraps_replicas = true,
 	.marks = "model_name_or_path+use_peft model_name_or_path+torch_dtype model_name_or_path+dtype dataset_mixer dataset_mixture "
 		 "max_prompt_length max_completion_length num_generations reward_funcs "
 		 "per_device_train_batch_size+max_length per_device_train_batch_size+beta "

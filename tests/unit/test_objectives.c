@@ -89,6 +89,30 @@ static void log_probabilities_at_once(void **state)
 	assert_int_equal(odds, of("objective=simpo precision=bf16 loss=outside").peak[OOM_PHASE_BWD1]);
 }
 
+/* nn.DataParallel: the first of four GPUs gathers four micro-batches' logits, 4 bytes each, and without checkpoints their keys
+ * and values, of one head of 64 in two layers; DDP's buckets are not there, and at the step a replica's gradients are. */
+static void the_first_gpu_gathers(void **state)
+{
+	static const char *const kept[] = {"grad-ckpt=none", "grad-ckpt=full"};
+	uint64_t more[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		char words[80];
+		uint64_t one;
+
+		snprintf(words, sizeof(words), "%s", kept[i]);
+		one = of(words).peak[OOM_PHASE_FWD1];
+		snprintf(words, sizeof(words), "%s gpus=4 data-parallel=true", kept[i]);
+		more[i] = of(words).peak[OOM_PHASE_FWD1] - one;
+	}
+	about(more[1], 0, 4 * 4 * B * S * V, "logits");
+	about(more[0], more[1], 4 * 2 * 2 * 64 * 4 * B * S, "keys and values");
+	assert_int_equal(of("gpus=4 data-parallel=true").peak[OOM_PHASE_BWD1], of("").peak[OOM_PHASE_BWD1]);
+	about(of("gpus=4 data-parallel=true").peak[OOM_PHASE_OPT1], of("").peak[OOM_PHASE_OPT1], 4 * N, "gradients");
+	assert_int_equal(of("data-parallel=true").overall_peak, of("").overall_peak);
+}
+
 /* Single answers: 16 bytes per logit in the backward as with pairs, of half as many rows; in the forward the
  * reference's logits, those of good and bad answers and half of them once more: 4 + 4 + 2 beside the 4. */
 static void single_answers(void **state)
@@ -352,6 +376,7 @@ int main(void)
 		cmocka_unit_test(references_are_weights_beside_the_model),
 		cmocka_unit_test(bytes_per_logit),
 		cmocka_unit_test(log_probabilities_at_once),
+		cmocka_unit_test(the_first_gpu_gathers),
 		cmocka_unit_test(single_answers),
 		cmocka_unit_test(four_models),
 		cmocka_unit_test(every_second_layer),

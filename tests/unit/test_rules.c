@@ -185,6 +185,8 @@ static const struct {
 	 "engine=fsdp2 gpus=4 nodes=4 zero=3 hybrid-shard=true"},
 	{"engine=torchtune precision=amp-bf16", "engine=torchtune precision=bf16"},
 	{"engine=fsdp2 gradient-as-bucket-view=true", "gradient-as-bucket-view=true"},
+	{"engine=fsdp2 data-parallel=true", "data-parallel=true"},
+	{"data-parallel=true gpus=4 nodes=2", "data-parallel=true gpus=4"},
 	{"torch-autocast=true", "torch-autocast=true engine=deepspeed"},
 	{"reduce-dtype=fp32", "reduce-dtype=fp32 engine=fsdp1"},
 	{"no-sync=true", "no-sync=true engine=fsdp1"},
