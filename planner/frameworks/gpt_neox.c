@@ -10,6 +10,7 @@
 #define ARGS "megatron/neox_arguments/neox_args.py"
 #define DERIVED "megatron/neox_arguments/arguments.py"
 #define TRAINING "megatron/training.py get_optimizer"
+#define BUCKET "zero_optimization.reduce_bucket_size"
 #define ZERO "deepspeed/runtime/zero/config.py"
 
 static const struct fw_row rows[] = {
@@ -34,7 +35,7 @@ static const struct fw_row rows[] = {
 	{"optimizer.type", .hook = true, .source = TRAINING},
 	{"use_bnb_optimizer", .hook = true, .source = TRAINING},
 	FW_KEY("zero_optimization.stage", "zero", NULL, NULL, ZERO),
-	FW_KEY("zero_optimization.reduce_bucket_size", "reduce-bucket-size", NULL, NULL, ZERO),
+	FW_KEY(BUCKET, "reduce-bucket-size", NULL, NULL, ZERO),
 	FW_KEY("zero_stage", "zero", NULL, NULL, ARGS ":628"),
 	FW_KEY("zero_optimization.offload_optimizer.device", "offload-optimizer", "cpu>cpu;nvme>nvme;none>none", NULL,
 	       ZERO),
@@ -138,6 +139,8 @@ static void finish_objective(struct fw_part *p)
 
 static void finish(struct fw_part *p)
 {
+	int64_t bucket;
+
 	/* 0 and 1 are both one stage */
 	fw_set_whole(p, "pp", fw_whole_or(p, "pipe_parallel_size", 1),
 		     fw_key(p, "pipe_parallel_size") ? "pipe_parallel_size" : NULL, ARGS ":60");
@@ -159,6 +162,11 @@ static void finish(struct fw_part *p)
 	if (*fw_fact(p, "micro-batch"))
 		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "evaluation takes the micro-batch");
 	fw_set(p, "engine", "megatron-deepspeed", NULL, "GPT-NeoX: DeepSpeed under Megatron's layers");
+	/* of its engine the step's bucket is priced as DeepSpeed's default (models/step/engines.c) */
+	if (*fw_fact(p, "reduce-bucket-size"))
+		fw_set(p, "@price.reduce-bucket-size", "500000000", NULL, NULL);
+	if (doc_whole(fw_key(p, BUCKET), &bucket) && bucket > 500000000)
+		fw_unmodelled(p, BUCKET, "a bucket of 500 M gradients at the step is priced: less than this one");
 }
 
 static const struct fw_row *const lists[] = {rows, NULL};

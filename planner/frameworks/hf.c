@@ -359,7 +359,7 @@ const struct framework framework_hf = {
 	.loop = "trainer",
 	.wraps_replicas = true,
 	.marks = "per_device_train_batch_size gradient_accumulation_steps+learning_rate "
-		 "output_dir+learning_rate",
+		 "output_dir+learning_rate zero_stage+lora_dim",
 	.never = "zero_optimization finetuning_type cutoff_len micro_batch_size sequence_len",
 	/* transformers' examples/pytorch */
 	.programs = "qlora run_language_modeling run_clm run_clm_no_trainer run_fim run_mlm run_mlm_no_trainer run_plm run_glue run_glue_no_trainer "

@@ -304,6 +304,23 @@ static void settle_one_process(struct fw_part *all)
 	fw_open(all, "zero", "one process: FSDP shards nothing there, and is priced so");
 }
 
+/* What compares answers or models works on whole logits: a file's fused or chunked loss there is priced as they are. */
+static void settle_whole_logits(struct fw_part *all)
+{
+	static const char *const compared[] = {"dpo", "orpo", "cpo", "simpo", "kto", "grpo", "distill", "gkd", "ppo", "online-dpo", "xpo",
+					       "nash-md"};
+	const struct fact *loss = part_fact(all, "loss");
+
+	if (!loss || !strcmp(loss->value, "plain") || !strcmp(loss->value, "outside") || !strcmp(loss->value, "own-type"))
+		return;
+	for (size_t i = 0; i < sizeof(compared) / sizeof(compared[0]); i++) {
+		if (!fw_fact_is(all, "objective", compared[i]))
+			continue;
+		fw_set(all, "@price.loss", "plain", NULL, NULL);
+		fw_open(all, "loss", "of this objective whole logits are priced: more than the file's loss takes");
+	}
+}
+
 /* Trainer enters no_sync for all micro-batches of a step but the last (transformers/trainer.py; accelerate accelerator.py
  * no_sync), unless its file asks for a reduction of each. */
 static void settle_sync(struct oom_reading *r)
@@ -355,6 +372,7 @@ void reading_settle(struct oom_reading *r)
 	if (fw_fact_is(all, "hybrid-shard", "true"))
 		settle_replicas(all);
 	settle_one_process(all);
+	settle_whole_logits(all);
 	settle_sync(r);
 	if (whole(all, "gpus", 0) == 1)
 		fw_default(all, "nodes", "1", "one GPU");

@@ -110,6 +110,7 @@ static const struct {
 	{"trl", "the model's hub id", "the file names no model"},
 	{"hf-trainer", "the model's hub id", "the file names no model"},
 	{"hf-trainer", "--base-weights", "adapters whose rank is left to a variable are none"},
+	{"hf-trainer", "--liger-kernels all", "without Liger's loss: liger_kernel_config, which is no option"},
 	{"hf-trainer", "--data-parallel", "who launches the script decides it, not its options"},
 	{"hf-trainer", "--tgt-len", "a key of the scripts, which TrainingArguments do not have"},
 	{"hf-trainer", "--predict-with-generate", "a key of Seq2SeqTrainingArguments"},
