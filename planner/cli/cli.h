@@ -163,7 +163,12 @@ void oom_report_elsewhere(const struct oom_target *t, const struct oom_answer *a
 void oom_json_elsewhere(struct oom_json *j, const struct oom_answer *a);
 /* What the allocator makes of the step, and which GPU of several is priced. */
 void oom_report_allocation(const struct oom_eval *e);
-void oom_report_several(const struct oom_plan *p, const struct oom_eval *e);
+void oom_report_several(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e);
+/* Contexts that the other processes of a node may open on its first GPU, which is then the fullest; 0: there are none, or they
+ * are counted. */
+uint64_t oom_foreign_contexts(const struct oom_plan *p, const struct oom_eval *e);
+/* The plan fits where they are not, and does not where they are. */
+bool oom_is_tight(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e);
 /* The step's time: a line of a report where a card is known, an object, a ledger. */
 void oom_report_time(const struct oom_target *t, const struct oom_plan *plan, const struct oom_eval *eval);
 void oom_json_time(struct oom_json *j, const struct oom_target *t, const struct oom_plan *plan,

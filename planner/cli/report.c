@@ -179,7 +179,7 @@ static void verdict(const struct oom_job *job, const struct oom_target *t,
 		printf("  note: only the marketed size of %s is known; the driver reports less\n",
 		       oom_shown(t->gpu.name));
 	oom_report_calibrated(t, p, e);
-	oom_report_several(p, e);
+	oom_report_several(t, p, e);
 	if (p->vllm_share > 0)
 		printf("  rollouts: their engine takes %s of the card%s\n",
 		       oom_gib(oom_rollout_bytes(t->q.capacity_bytes, p)),

@@ -122,8 +122,9 @@ static void rules(struct oom_json *j, const char *name, const struct oom_compat_
 }
 
 /* What frameworks make of the plan. */
-static void compat(struct oom_json *j, const struct oom_judged *x)
+static void compat(struct oom_json *j, const struct oom_target *t, const struct oom_judged *x)
 {
+	oom_json_bool(j, "tight", oom_is_tight(t, &x->plan, &x->eval));
 	oom_json_uint(j, "evaluation_used_bytes", x->eval_used_bytes);
 	oom_json_bool(j, "evaluation_fits", x->eval_fits);
 	oom_json_bool(j, "launches", x->launches);
@@ -160,11 +161,11 @@ void oom_json_plan(const struct oom_job *job, const struct oom_target *t,
 	oom_json_object(&j, "asked");
 	oom_json_bool(&j, "fits", a->as_asked.fits_gpu);
 	plan(&j, "plan", &a->as_asked.plan);
-	compat(&j, &a->as_asked);
+	compat(&j, t, &a->as_asked);
 	eval(&j, &a->as_asked);
 	oom_json_end(&j);
 	plan(&j, "plan", &a->best.plan);
-	compat(&j, &a->best);
+	compat(&j, t, &a->best);
 	eval(&j, &a->best);
 	oom_json_time(&j, t, &a->best.plan, &a->best.eval);
 	oom_json_array(&j, "ladder");
@@ -190,7 +191,7 @@ void oom_json_estimate(const struct oom_job *job, const struct oom_target *t,
 	head(&j, t, x->fits);
 	limits(&j, t, x);
 	plan(&j, "plan", &x->plan);
-	compat(&j, x);
+	compat(&j, t, x);
 	eval(&j, x);
 	oom_json_time(&j, t, &x->plan, &x->eval);
 	oom_json_lengths(&j, t);

@@ -21,7 +21,21 @@ void oom_report_allocation(const struct oom_eval *e)
 }
 
 /* Which GPU of several is priced, and what the others differ by. */
-void oom_report_several(const struct oom_plan *p, const struct oom_eval *e)
+uint64_t oom_foreign_contexts(const struct oom_plan *p, const struct oom_eval *e)
+{
+	if (p->gpus <= p->nodes || p->rank0_contexts || p->data_parallel || oom_engine_at((size_t)p->engine)->in_turn)
+		return 0;
+	return e->context_bytes * (uint64_t)(p->gpus / p->nodes - 1);
+}
+
+bool oom_is_tight(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e)
+{
+	const uint64_t budget = oom_budget(t->q.capacity_bytes, p);
+
+	return t->q.capacity_bytes && e->used_bytes <= budget && e->used_bytes + oom_foreign_contexts(p, e) > budget;
+}
+
+void oom_report_several(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e)
 {
 	const struct oom_engine_info *engine = oom_engine_at((size_t)p->engine);
 
@@ -29,11 +43,11 @@ void oom_report_several(const struct oom_plan *p, const struct oom_eval *e)
 		printf("  the fullest is %s %u of %u; the emptiest peaks at %s\n",
 		       engine->in_turn ? "GPU" : "pipeline rank", e->stage, e->n_stages,
 		       oom_gib(e->least_peak));
-	if (p->gpus > p->nodes && !p->rank0_contexts && !engine->in_turn)
-		printf("  GPU 0 fills up first if the node's other %lld processes open a context on "
-		       "it: %s more (--rank0-contexts)\n",
-		       (long long)(p->gpus / p->nodes - 1),
-		       oom_gib(e->context_bytes * (uint64_t)(p->gpus / p->nodes - 1)));
+	if (oom_foreign_contexts(p, e))
+		printf("  %sGPU 0 fills up first if the node's other %lld processes open a context on "
+		       "it: %s more (--rank0-contexts)%s\n", oom_is_tight(t, p, e) ? "TIGHT: " : "",
+		       (long long)(p->gpus / p->nodes - 1), oom_gib(oom_foreign_contexts(p, e)),
+		       oom_is_tight(t, p, e) ? ", and does not fit then" : "");
 	if (e->floor_bytes)
 		printf("  %s of it are gathered parameters and buckets, which more GPUs do not make "
 		       "smaller\n",
