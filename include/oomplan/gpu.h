@@ -32,6 +32,7 @@ struct oom_gpu {
 	/* of the units that compute in fp32 without rounding to TF32; 0: a share of the 16-bit rate, by class.  GeForce cards'
 	 * 16-bit rates are halved where they accumulate in fp32, this one is not */
 	double fp32_tflops;
+	double tf32_tflops;             /* of its tensor cores, where they round fp32; 0: they do not */
 	/* what large products alone were measured at, in 16 bit and summed in fp32; 0: nobody did, or power tells as well */
 	double matmul_tflops;
 	double tdp_w;                   /* board power in watts; 0: unknown */

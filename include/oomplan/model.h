@@ -137,6 +137,7 @@ struct oom_work {
 	double streamed;
 	/* kernels that Python launches (forward, recomputation), and autograd's own threads */
 	double launches, launches_back;
+	double captured, replays;       /* of both: what CUDA graphs of layers hold, and what launches these */
 	double unpacked;                /* elements of 4-bit weights that are dequantised, each time */
 	/* bytes that this GPU sends to its tensor-, expert- and context-parallel peers and to the next
 	 * pipeline rank, and the number of collectives it takes */

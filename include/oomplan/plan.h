@@ -69,6 +69,9 @@ struct oom_plan {
 	/* enum oom_fp8: changes bytes with engine megatron, only time with others */
 	int64_t fp8;
 	int64_t fp8_params;         /* 1 = Megatron keeps and gathers weights in fp8 */
+	int64_t tf32;               /* 1 = products of fp32 matrices are rounded to TF32; only time */
+	int64_t cuda_graphs;        /* 1 = Megatron captures its layers as CUDA graphs; only time */
+	int64_t tp_overlap;         /* 1 = Megatron's tensor collectives travel in chunks beside products; only time */
 	int64_t compile;            /* 1 = torch.compile (models/README.md says how its bytes are estimated) */
 	int64_t compile_layers;     /* 1 = of each layer for itself, in models whose code makes no mask */
 	int64_t attn;               /* enum oom_attention */

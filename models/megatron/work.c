@@ -291,6 +291,10 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 	w.bytes += head / h * n * 22;
 	w.launches = s.fwd * (1 + again) + (head > 0 ? 20 : 4);
 	w.launches_back = s.bwd + (head > 0 ? 12 : 4);
+	/* of a layer of experts what comes before them: how many tokens each gets is known on the card alone
+	 * (megatron/core/transformer/transformer_config.py, cuda_graph_modules) */
+	w.captured = s.tensor * (DENSE_FWD * (1 + again) + DENSE_BWD);
+	w.replays = s.tensor * 2;
 	w.units = s.tensor;
 	add_traffic(m, &s, again, n, size, &w);
 	if (m->pp > 1) {

@@ -45,7 +45,6 @@ static const struct oom_option rows[] = {
 	{VALUE("bnb-4bit-quant-type", "NF4 and FP4 take the same bytes"),
 	 .aliases = ALSO(AS("bnb-4bit-compute-dtype"), AS("quantization-type"))},
 	{VALUE("seed", "random numbers"), .aliases = ALSO(AS("data-seed"))},
-	{SWITCH("tf32", "products of fp32 matrices in TensorFloat-32")},
 	{SWITCH("group-by-length", "order of the samples: the longest batch is planned for")},
 
 	/* data */

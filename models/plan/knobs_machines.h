@@ -115,6 +115,13 @@
 {KNOB("fp8-param-gather", "fp8_param_gather", fp8_params), FLAG(0),
  .summary = "weights are kept and gathered in fp8", .setting = "--fp8-param-gather",
  .source = MEGATRON " distrib_optimizer.py"},
+{KNOB("cuda-graph", "cuda_graph", cuda_graphs), FLAG(0),
+ .summary = "layers are captured as CUDA graphs, but for their experts, and launched at once (the graphs' pools are not counted)",
+ .setting = "--cuda-graph-impl", .source = MEGATRON " transformer/cuda_graphs.py",
+ .aliases = ALSO(FLAG_AS("enable-cuda-graph"))},
+{KNOB("tp-comm-overlap", "tp_comm_overlap", tp_overlap), FLAG(0),
+ .summary = "tensor collectives travel in chunks beside the products that need them (their buffers are not counted)",
+ .setting = "--tp-comm-overlap", .source = MEGATRON " extensions/transformer_engine.py"},
 {KNOB("recompute-modules", "recompute_modules", recompute_modules), NAMES("NAMES"),
  .summary = "with --grad-ckpt selective: what a layer computes again, of core_attn, moe_act, "
 	    "layernorm, mla_up_proj, mlp, moe and shared_experts (core_attn where empty)",

@@ -151,6 +151,9 @@
  .summary = "8-bit matrix products; torchao's cast a layer's input, weight and gradient while it is multiplied (estimated)",
  .setting = "", .source = "torchao, TransformerEngine",
  .aliases = ALSO(AS("fp8-recipe"))},
+{KNOB("tf32", "tf32", tf32), FLAG(0),
+ .summary = "products of fp32 matrices in TensorFloat-32, on the tensor cores: the same bytes, sooner",
+ .setting = "tf32=True", .source = "torch.backends.cuda.matmul.allow_tf32"},
 {KNOB("compile", "compile", compile), FLAG(0),
  .summary = "torch.compile: norms, activations and the loss keep what they cannot make again, a "
 	    "mask is always made, gradients come all at once (estimated)",

@@ -41,6 +41,8 @@ struct oom_engine {
 const struct oom_engine *oom_engine_of(const struct oom_plan *plan);
 /* What those hooks take of the processor in a micro-step. */
 double oom_engine_hooks_s(const struct oom_plan *plan, const struct oom_work *work);
+/* Of a micro-step's launches, the share that is left where graphs hold the others. */
+double oom_engine_launched(const struct oom_plan *plan, const struct oom_work *work);
 /* What an engine's own layers take of the processor in a micro-step, below which none is; 0 where they are
  * the model's. */
 double oom_engine_layers_s(const struct oom_plan *plan, const struct oom_work *work);

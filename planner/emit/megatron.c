@@ -39,6 +39,10 @@ static void emit_precisions(struct emission *e)
 	}
 	if (emit_is(e, "fp8-param-gather", "true"))
 		emit_set(e, "fp8-param-gather", "true");
+	if (emit_is(e, "cuda-graph", "true"))
+		emit_set(e, "cuda-graph-impl", "transformer_engine");
+	if (emit_is(e, "tp-comm-overlap", "true"))
+		emit_set(e, "tp-comm-overlap", "true");
 	if (emit_is(e, "grad-reduce-in-bf16", "true"))
 		emit_set(e, "grad-reduce-in-bf16", "true");
 	if (emit_is(e, "defer-embedding-wgrad", "true"))

@@ -124,6 +124,8 @@ void fill_axolotl(struct emission *e)
 	axolotl_checkpoints(e);
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "torch_compile", "true");
+	if (emit_is(e, "tf32", "true"))
+		emit_set(e, "tf32", "true");
 	if (emit_is(e, "fp8", "tensorwise"))
 		emit_set(e, "fp8", "true");
 	emit_set(e, "attn_implementation", emit_is(e, "attn", "flash") ? "flash_attention_2"
@@ -209,6 +211,8 @@ void fill_llamafactory(struct emission *e)
 	emit_set(e, "packing", emit_fact(e, "packing", buf));
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "torch_compile", "true");
+	if (emit_is(e, "tf32", "true"))
+		emit_set(e, "tf32", "true");
 	if (emit_is(e, "fp8", "tensorwise"))
 		emit_set(e, "fp8", "true");
 	emit_set(e, "flash_attn", emit_is(e, "attn", "flash") ? "fa2" : emit_is(e, "attn", "eager") ? "disabled" : "sdpa");

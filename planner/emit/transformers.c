@@ -63,6 +63,8 @@ void training_arguments(struct emission *e)
 		emit_set(e, "use_liger_kernel", "true");
 	if (emit_is(e, "compile", "true"))
 		emit_set(e, "torch_compile", "true");
+	if (emit_is(e, "tf32", "true"))
+		emit_set(e, "tf32", "true");
 	if (!emit_is(e, "label-smoothing", "0"))
 		emit_rows(e, "", "hf-trainer", "label_smoothing_factor");
 	if (!emit_is(e, "max-grad-norm", "1"))

@@ -30,6 +30,7 @@ const struct fw_row axolotl_rows[] = {
 	       "kernels-community/*>flash;sage>flash;s2>flash;sdpa>sdpa;eager>eager;xformers>xformers;"
 	       "flex_attention>flex",
 	       NULL, SCHEMA ":839"),
+	FW_KEY("tf32", "tf32", "true>true;false>;auto>", NULL, SCHEMA),
 	FW_KEY("flash_attention", "attn", "true>flash;false>", NULL, SCHEMA ":803"),
 	FW_KEY("xformers_attention", "attn", "true>xformers;false>", NULL, SCHEMA ":784"),
 	FW_KEY("sdp_attention", "attn", "true>sdpa;false>", NULL, SCHEMA),
@@ -231,7 +232,7 @@ const char axolotl_idle_last[] =
 	"skip_zero_advantage_batches special_tokens special_tokens.* spectrum_model_name "
 	"spectrum_top_fraction split split_thinking start state_dict_type step_separator "
 	"streaming streaming_* strict stride swanlab_* sync_module_states sync_ref_model "
-	"system_format system_prompt temperature template_thinking_key text_column tf32 "
+	"system_format system_prompt temperature template_thinking_key text_column "
 	"tiled_mlp_num_shards tiled_mlp_use_original_mlp tokenizer_* tokens tokens.* top_k top_p "
 	"torch_compile_options torch_empty_cache_steps "
 	"torch_version torchdistx_path total_num_tokens total_supervised_tokens trackio_* "

@@ -43,6 +43,7 @@ const struct fw_row hf_training_rows[] = {
 	{"fsdp", .hook = true, .source = ARGS ":1379"},
 	{"fsdp_config", .hook = true, .source = ARGS ":1387"},
 	FW_KEY("torch_compile", "compile", COMPILE, NULL, ARGS),
+	FW_KEY("tf32", "tf32", "true>true;false>", NULL, ARGS),
 	{"torch_compile_backend", .hook = true, .source = ARGS},
 	{"torch_compile_mode", .hook = true, .source = ARGS},
 	{"auto_find_batch_size",
@@ -69,7 +70,7 @@ const char hf_training_idle[] =
 	"output_dir overwrite_output_dir num_train_epochs max_steps learning_rate lr_scheduler_type "
 	"lr_scheduler_kwargs* warmup_steps warmup_ratio optim_args weight_decay adam_beta1 adam_beta2 "
 	"adam_epsilon optim_target_modules average_tokens_across_devices bf16_full_eval "
-	"fp16_full_eval tf32 gradient_checkpointing_kwargs* torch_compile_* "
+	"fp16_full_eval gradient_checkpointing_kwargs* torch_compile_* "
 	"use_cache torch_empty_cache_steps "
 	"logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter "
 	"include_num_input_tokens_seen include_tokens_per_second log_level log_level_replica "

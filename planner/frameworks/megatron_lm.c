@@ -99,8 +99,12 @@ static const struct fw_row megatron_rows[] = {
 	{"main-params-dtype", .note = "master weights of fewer bits: less than is priced"},
 	{"exp-avg-dtype", .note = "optimizer states of fewer bits: less than is priced"},
 	{"exp-avg-sq-dtype", .note = "optimizer states of fewer bits: less than is priced"},
-	{"cuda-graph-impl", .note = "CUDA graphs hold their own pools: more than is priced"},
-	{"enable-cuda-graph", .note = "CUDA graphs hold their own pools: more than is priced"},
+	{"cuda-graph-impl", .knob = "cuda-graph", .map = "none>false;*>true", .source = TRANSFORMER,
+	 .note = "CUDA graphs hold their own pools: more than is priced"},
+	{"enable-cuda-graph", .knob = "cuda-graph", .map = "true>true;false>", .source = TRANSFORMER,
+	 .note = "CUDA graphs hold their own pools: more than is priced"},
+	{"tp-comm-overlap", .knob = "tp-comm-overlap", .map = "true>true;false>", .source = TRANSFORMER,
+	 .note = "user buffers of overlapped tensor parallelism: more than is priced"},
 	FW_KEY("rampup-batch-size", NULL, NULL, NULL, NULL),
 	{"deepspeed", .hook = true}, {"deepspeed_config", .hook = true},
 	{.key = NULL},
@@ -120,7 +124,7 @@ static const char megatron_idle[] =
 	"start-weight-decay embed-* ds-* override-* use-legacy-models te-rng-tracker check-* "
 	"create-attention-mask-in-dataloader kill-* abort-* codecarbon-* universal-checkpoint "
 	"partition-activations num-dataset-builder-threads export-* sample-rate rl-* grpo-* langrl-* "
-	"gradient-accumulation-fusion delay-* tp-comm-* micro-batch-size-* position-* "
+	"gradient-accumulation-fusion delay-* tp-comm-overlap-* tp-comm-bootstrap-* micro-batch-size-* position-* "
 	"(program) (words) (files) adlr-* enable-experimental ddp-* align-* use-one-sent-docs "
 	"straggler-* high-priority-stream-groups nccl-* dataloader-* perform-* result-* error-* "
 	"mmap-bin-files gradient-reduce-* max-tokens-to-oom per-split-* "

@@ -24,7 +24,7 @@ static const struct column {
 } columns[] = {
 	TEXT(name), TEXT(aliases), TEXT(vendor), TEXT(architecture), TEXT(interconnect), TEXT(source), TEXT(checked),
 	REAL("compute_capability", compute_capability), REAL("mem_bw_gb_s", bandwidth_gb_s),
-	REAL("bf16_tflops", bf16_tflops), REAL("fp16_tflops", fp16_tflops), REAL("fp32_tflops", fp32_tflops),
+	REAL("bf16_tflops", bf16_tflops), REAL("fp16_tflops", fp16_tflops), REAL("fp32_tflops", fp32_tflops), REAL("tf32_tflops", tf32_tflops),
 	REAL("matmul_tflops", matmul_tflops), REAL("tdp_w", tdp_w), REAL("nvlink_domain", nvlink_domain),
 };
 static const char *const others[] = {"capacity_kind", "capacity_mib", "memory_gb", "torch_total_mib_high", "step_sources"};

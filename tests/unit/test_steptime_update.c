@@ -12,6 +12,7 @@
 #include "card.h"
 #include "oomplan/steptime.h"
 #include "oomplan/sweep.h"
+#include "step/engines.h"
 #include "step/time/cards.h"
 
 /* What is offloaded or paged costs time; without, no host part. */
@@ -186,10 +187,50 @@ static void engine_of_amd(void **state)
 	assert_true(core.attention < 1.1 * loop.attention);
 }
 
+/* A graph of a layer is one launch each way; what it does not hold, experts among it, is launched as ever. */
+static void graphs(void **state)
+{
+	const struct oom_work w = {.launches = 18 * 80 + 20, .launches_back = 26 * 80 + 12, .captured = 44 * 80, .replays = 160};
+	struct oom_plan p = oom_plan_default();
+
+	(void)state;
+	p.engine = OOM_ENGINE_MEGATRON;
+	assert_true(fabs(oom_engine_launched(&p, &w) - 1) < 1e-9);
+	p.cuda_graphs = 1;
+	assert_true(fabs(oom_engine_launched(&p, &w) - 192.0 / 3552) < 1e-9);
+	assert_true(oom_engine_layers_s(&p, &w) < 0.02);
+	p.engine = OOM_ENGINE_HF;
+	assert_true(fabs(oom_engine_launched(&p, &w) - 1) < 1e-9);
+}
+
+/* Products of fp32 in TF32 are the tensor cores': an A100's 156 of 312 Tflop/s, and not its 19.5. */
+static void tensor_float(void **state)
+{
+	struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_speed off, on;
+
+	(void)state;
+	g.fp32_tflops = 19.5;
+	g.tf32_tflops = 156;
+	p.precision = OOM_FP32;
+	oom_speed_of(&g, &p, &off);
+	p.tf32 = 1;
+	oom_speed_of(&g, &p, &on);
+	assert_true(fabs(off.fp32_products - off.fp32) < 1);
+	assert_true(on.fp32_products > 6 * off.fp32_products && on.fp32_products < 8 * off.fp32_products);
+	assert_true(on.wide_batched > off.wide_batched);
+	g.tf32_tflops = 0;              /* before Ampere */
+	oom_speed_of(&g, &p, &on);
+	assert_true(fabs(on.fp32_products - on.fp32) < 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(engine_of_amd),
+		cmocka_unit_test(graphs),
+		cmocka_unit_test(tensor_float),
 		cmocka_unit_test(hosts),
 		cmocka_unit_test(fused_updates),
 		cmocka_unit_test(updated_weights),

@@ -285,10 +285,13 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	/* on the other units, which come close to their own, lower peak */
 	fp32 = gpu && gpu->fp32_tflops > 0 ? gpu->fp32_tflops : peak * c->fp32;
 	s->fp32 = sustained(gpu, fp32 * 1e12 * FP32_UNITS, FP32_PER_WATT);
-	s->peak = (p->precision == OOM_FP32 ? fp32 : peak) * 1e12;
+	/* TF32 on the tensor cores, which take twice as long for an element of it and as much power meanwhile */
+	s->fp32_products = p->tf32 && gpu && gpu->tf32_tflops > 0 ?
+				   sustained(gpu, c->products * gpu->tf32_tflops * 1e12, c->per_watt / 2) : s->fp32;
+	s->peak = (p->precision != OOM_FP32 ? peak : s->fp32_products > s->fp32 ? gpu->tf32_tflops : fp32) * 1e12;
 	s->wide = s->fp32 * WIDE_ATTENTION;
 	s->attention = p->precision == OOM_FP32 ? s->wide : s->products * c->attention;
-	s->wide_batched = s->fp32 * WIDE_BATCHED;
+	s->wide_batched = s->fp32_products > s->fp32 ? s->fp32_products * BATCHED : s->fp32 * WIDE_BATCHED;
 	s->batched = p->precision == OOM_FP32 ? s->wide_batched : s->products * BATCHED;
 	/* before Ampere there are no bf16 tensor cores: products run in fp32
 	 * (torch/cuda/__init__.py, is_bf16_supported with including_emulation) */

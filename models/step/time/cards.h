@@ -40,7 +40,7 @@ bool oom_attention_by_version(const struct oom_gpu *gpu, const struct oom_plan *
 struct oom_speed {
 	const struct oom_card_class *of;
 	double peak;                    /* of the data sheet, in the plan's number format */
-	double products, fp32, attention, wide, batched, wide_batched, memory;         /* wide: on fp32 */
+	double products, fp32, fp32_products, attention, wide, batched, wide_batched, memory;         /* wide: on fp32 */
 	double stream;                  /* bytes per second of kernels that go through whole tensors once */
 	double cast_bytes;              /* of an element that products read in 8 bits */
 	double python_s, engine_s;

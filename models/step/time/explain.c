@@ -42,7 +42,7 @@ static void products(const struct facts *f)
 	say(f, "(%.4g + %.4g for their shapes) Tflop / %.4g Tflop/s (%.0f %% of %.4g) + %.4g Tflop / %.4g Tflop/s in fp32, x %lld",
 	    w->product_flops / 1e12,
 	    (2 * w->written * f->speed.of->lead + w->depth * f->speed.of->units * 128 * 128) / 1e12, f->speed.products / 1e12, 100 * f->speed.products / f->speed.peak,
-	    f->speed.peak / 1e12, w->fp32_flops / 1e12, f->speed.fp32 / 1e12, times(f));
+	    f->speed.peak / 1e12, w->fp32_flops / 1e12, f->speed.fp32_products / 1e12, times(f));
 }
 
 static void attention(const struct facts *f)
@@ -91,7 +91,8 @@ static void launches(const struct facts *f)
 	if (update > 0)
 		snprintf(updating, sizeof(updating), ", and %.3g s of the optimizer's Python", update);
 	say(f, "%.0f x %.3g us from Python + %.0f x %.3g us from autograd%s%s%s, x %lld%s",
-	    f->eval->work.launches, f->speed.python_s * 1e6, f->eval->work.launches_back,
+	    f->eval->work.launches * oom_engine_launched(f->plan, &f->eval->work), f->speed.python_s * 1e6,
+	    f->eval->work.launches_back * oom_engine_launched(f->plan, &f->eval->work),
 	    f->speed.engine_s * 1e6, f->plan->compile ? ", a third of them compiled" : "", gathering,
 	    least, times(f), updating);
 }
@@ -105,7 +106,10 @@ static void tensor(const struct facts *f)
 {
 	say(f, "%.4g GB in %.0f calls, %.4g GB/s a link, %.0f %% of it beside products, x %lld",
 	    f->eval->work.tensor_bytes / 1e9, f->eval->work.tensor_calls, f->speed.link / 1e9,
-	    oom_engine_core_layers(f->plan) ? 100 * f->eval->work.tensor_behind : 0, times(f));
+	    f->plan->tp_overlap		    ? 100 * (1 - 1 / (double)f->plan->tp) :
+	    oom_engine_core_layers(f->plan) ? 100 * f->eval->work.tensor_behind :
+					      0,
+	    times(f));
 }
 
 static void expert(const struct facts *f)

@@ -98,7 +98,7 @@ static double compute(struct oom_time_step *s)
 {
 	const struct oom_work *w = s->work;
 	const double products = oom_time_hidden(shaped(w, &s->speed) / s->speed.products +
-					       w->fp32_flops / s->speed.fp32,
+					       w->fp32_flops / s->speed.fp32_products,
 				       w->streamed / s->speed.memory),
 		     attention = (w->attention_flops - w->wide_flops) / s->speed.attention * keys_lead(s->plan) +
 				 w->wide_flops / s->speed.wide +
@@ -110,7 +110,7 @@ static double compute(struct oom_time_step *s)
 		     card = products + attention + traffic + unpacking,
 		     launching = (w->launches * s->speed.python_s +
 				  w->launches_back * s->speed.engine_s) *
-				 (s->plan->compile ? COMPILED_LAUNCHES : 1) +
+				 (s->plan->compile ? COMPILED_LAUNCHES : 1) * oom_engine_launched(s->plan, w) +
 				 oom_engine_hooks_s(s->plan, w) + oom_update_python_s(w) / s->times,
 		     both = oom_time_hidden(card, launching);
 
@@ -144,10 +144,12 @@ static double talk(struct oom_time_step *s, double micro)
 		     sums = oom_ring_seconds(&s->speed, peers(s, tp, 1), w->tensor_bytes,
 					     w->tensor_calls),
 		     /* a product hides what travels beside it, and no more than its own time: the
-		      * weights' gradients are a third of all products */
+		      * weights' gradients are a third of all products.  User buffers send as many chunks as there
+		      * are ranks, each beside the product of another, so that one of them is waited for
+		      * (TransformerEngine, common/comm_gemm_overlap) */
 		     beside = s->part[OOM_TIME_PRODUCTS] / s->times / 3,
-		     hides = oom_engine_core_layers(p) ? sums * w->tensor_behind : 0,
-		     behind = hides < beside ? hides : beside,
+		     hides = p->tp_overlap ? sums * (1 - 1 / tp) : oom_engine_core_layers(p) ? sums * w->tensor_behind : 0,
+		     most = p->tp_overlap ? 3 * beside : beside, behind = hides < most ? hides : most,
 		     tensor = sums - behind,
 		     /* tensor ranks send their own tokens to the experts */
 		     expert = exchange(s, peers(s, ep, ep > tp ? 1 : tp)),
