@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "input/copies.h"
 #include "python_calls.h"
 
 #define UNSLOTH "unsloth/models/loader.py"
@@ -80,22 +81,19 @@ static void unsloth_adapters(struct fw_part *p, const char *class)
 	unsloth_embeddings(p, path);
 }
 
-void python_unsloth(struct fw_part *p, const char *class)
+/* Asked for 16 bits, unsloth loads the model that a copy in 4 bit was made of (unsloth/models/loader_utils.py
+ * get_model_name, mapper.py INT_TO_FLOAT_MAPPER). */
+static void unsloth_whole(struct fw_part *p, const char *model, const char *key)
 {
-	const char *f = "from_pretrained", *model;
-	char path[160], path4[160], path8[160];
-	const bool sentence = !strcmp(class, "FastSentenceTransformer");
-	const char *four = python_argument(p, class, f, "load_in_4bit", path4),
-		   *eight = python_argument(p, class, f, "load_in_8bit", path8);
-	bool full;
+	const char *ending = oom_copy_ending(model);
+	char whole[160];
 
-	python_withhold_unknown(p, "base-bits", path4);
-	python_withhold_unknown(p, "base-bits", path8);
-	model = python_argument(p, class, f, "model_name", path);
-	if (!*model)
-		model = python_argument(p, class, f, "0", path);
-	if (*model)
-		fw_set(p, "model", model, path, NULL);
+	if (ending && strstr(ending, "bnb-4bit") && (size_t)snprintf(whole, sizeof(whole), "%.*s", (int)(ending - model), model) < sizeof(whole))
+		fw_set(p, "model", whole, key, "unsloth/models/mapper.py INT_TO_FLOAT_MAPPER");
+}
+
+static void unsloth_length(struct fw_part *p, const char *class)
+{
 	/* a trainer of pairs cuts them shorter than the model could take them */
 	for (size_t i = 0; python_pair_trainers[i]; i++) {
 		char config[40];
@@ -106,8 +104,27 @@ void python_unsloth(struct fw_part *p, const char *class)
 		python_take(p, "seq-len", config, "", "max_length");
 	}
 	if (!*fw_fact(p, "seq-len"))
-		python_take(p, "seq-len", class, f, "max_seq_length");
+		python_take(p, "seq-len", class, "from_pretrained", "max_seq_length");
 	fw_default(p, "seq-len", "2048", UNSLOTH ":410");
+}
+
+void python_unsloth(struct fw_part *p, const char *class)
+{
+	const char *f = "from_pretrained", *model;
+	char path[160], path4[160], path8[160], named[160];
+	const bool sentence = !strcmp(class, "FastSentenceTransformer");
+	const char *four = python_argument(p, class, f, "load_in_4bit", path4),
+		   *eight = python_argument(p, class, f, "load_in_8bit", path8);
+	bool full;
+
+	python_withhold_unknown(p, "base-bits", path4);
+	python_withhold_unknown(p, "base-bits", path8);
+	model = python_argument(p, class, f, "model_name", named);
+	if (!*model)
+		model = python_argument(p, class, f, "0", named);
+	if (*model)
+		fw_set(p, "model", model, named, NULL);
+	unsloth_length(p, class);
 	full = !strcasecmp(python_argument(p, class, f, "full_finetuning", path), "true");
 	if (full)
 		fw_set(p, "method", "full", path, NULL);
@@ -117,6 +134,8 @@ void python_unsloth(struct fw_part *p, const char *class)
 		fw_set(p, "base-bits", "16", *four ? path4 : NULL, UNSLOTH ":410");
 	else
 		fw_set(p, "base-bits", "4-nf4", *four ? path4 : NULL, UNSLOTH ":410 load_in_4bit");
+	if (fw_fact_is(p, "base-bits", "16"))
+		unsloth_whole(p, model, named);
 	/* stacked experts are quantised too, as layers of their own (gpt-oss) or in place */
 	if (fw_fact_is(p, "base-bits", "4-nf4"))
 		fw_set(p, "moe-experts", "separate", NULL,

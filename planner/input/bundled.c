@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "embedded.h"
+#include "input/copies.h"
 #include "oomplan/config.h"
 #include "oomplan/option.h"
 
@@ -134,7 +135,7 @@ static bool is_hub_id(const char *word)
 
 enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word, struct oom_error *err)
 {
-	const char *near, *else_ = what_else(word);
+	const char *near, *ending, *else_ = what_else(word);
 	char located[1024], name[64];
 	struct bundled b;
 	struct stat st;
@@ -156,6 +157,10 @@ enum oom_status oom_keys_read_model(struct oom_keys *out, const char *word, stru
 		snprintf(name, sizeof(name), "%.*s", (int)b.name_len, b.name);
 		return oom_keys_parse(out, b.config, b.config_len, name, err);
 	}
+	ending = oom_copy_ending(word);
+	if (ending && (size_t)snprintf(name, sizeof(name), "%.*s", (int)(ending - word), word) < sizeof(name) &&
+	    bundled(0, name, &b))
+		return oom_copy_keys(out, ending, b.config, b.config_len, word, err);
 	if (strchr(word, '/') || strstr(word, ".json"))
 		return oom_keys_read(out, word, err);
 	near = near_name(word, name, sizeof(name));

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "input/copies.h"
 #include "input/model_ids.h"
 #include "oomplan/config.h"
 
@@ -35,17 +36,18 @@ static bool take(char *buf, size_t size, const char *path)
 	return is_model(path) && (size_t)snprintf(buf, size, "%s", path) < size;
 }
 
-/* The bundled model itself; else, with `shape`, one whose config has the same shape. */
+/* The bundled model itself; else, with `shape`, one whose config has the same shape, as a copy in fewer bits where the
+ * name is one. */
 static bool bundled(const char *name, bool shape, char *buf, size_t size)
 {
+	const char *slash, *ending = oom_copy_ending(name);
 	struct oom_model_id id;
-	const char *slash;
 
 	if (!oom_model_id_find(name, &id))
 		return false;
 	slash = strrchr(id.hub_id, '/');
 	return (shape || !strcasecmp(name, id.bundled) || (slash && !strcasecmp(name, slash + 1))) &&
-	       (size_t)snprintf(buf, size, "%s", id.bundled) < size;
+	       (size_t)snprintf(buf, size, "%s%s", id.bundled, ending ? ending : "") < size;
 }
 
 /* DIR/ORG/NAME, DIR/NAME, each also with .json, and ORG--NAME, ORG__NAME as downloads are named. */

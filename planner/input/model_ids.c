@@ -9,6 +9,7 @@
 
 #include "csv_rows.h"
 #include "embedded.h"
+#include "input/copies.h"
 #include "oomplan/config.h"
 
 struct search {
@@ -64,22 +65,13 @@ static enum oom_status take(void *ctx, const struct oom_csv_row *row, struct oom
 
 bool oom_model_id_find(const char *name, struct oom_model_id *out)
 {
-	/* copies of the same weights in 4 bit: what is quantised is the file's to say, not the shape's */
-	static const char *const copies[] = {"-unsloth-bnb-4bit", "-bnb-4bit", NULL};
 	const struct oom_embedded *f = oom_embedded_find("model_ids.csv");
 	const char *slash = strrchr(name, '/');
 	struct search s = {.name = slash ? slash + 1 : name, .out = out};
+	const char *ending = oom_copy_ending(s.name);
 	struct oom_error err = {{0}};
 
-	s.n = strlen(s.name);
-	for (size_t i = 0; copies[i]; i++) {
-		const size_t n = strlen(copies[i]);
-
-		if (s.n > n && !strcasecmp(s.name + s.n - n, copies[i])) {
-			s.n -= n;
-			break;
-		}
-	}
+	s.n = ending ? (size_t)(ending - s.name) : strlen(s.name);
 	return f && !oom_csv_parse((const char *)f->bytes, f->size, "model_ids.csv", take, &s, &err) && s.found;
 }
 
@@ -131,6 +123,14 @@ static bool id_of_copy(const char *path, char *buf, size_t size)
 	return oom_model_id_find(stem, &id) && (size_t)snprintf(buf, size, "%s", id.hub_id) < size;
 }
 
+/* The bundled name itself, or a copy of it in fewer bits. */
+static bool is_bundled(const char *word, const struct oom_model_id *id)
+{
+	const size_t n = strlen(id->bundled);
+
+	return !strncasecmp(id->bundled, word, n) && (!word[n] || oom_copy_ending(word) == word + n);
+}
+
 const char *oom_model_called(const char *word, char *buf, size_t size)
 {
 	const char *slash = strrchr(word, '/'), *name = slash ? slash + 1 : word;
@@ -140,7 +140,7 @@ const char *oom_model_called(const char *word, char *buf, size_t size)
 	if (!strcmp(word, "-"))
 		return NULL;
 	if (stat(word, &st)) {
-		if (!slash && oom_model_id_find(word, &id) && !strcasecmp(id.bundled, word))
+		if (!slash && oom_model_id_find(word, &id) && is_bundled(word, &id))
 			word = id.hub_id;
 		else if (!is_hub_id(word))
 			return NULL;

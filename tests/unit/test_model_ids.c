@@ -43,6 +43,9 @@ static void test_shapes(void **state)
 		{"NousResearch/Llama-3.2-1B", "Llama-3.2-1B"},
 		{"unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "Llama-3.2-1B"},
 		{"unsloth/Meta-Llama-3.1-8B-unsloth-bnb-4bit", "Llama-3.1-8B"},
+		{"TheBloke/Mistral-7B-v0.1-GPTQ", "Mistral-7B-v0.1"},
+		{"Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen2.5-7B"},
+		{"Qwen/Qwen-14B-Chat-Int4", "Qwen-14B"},
 		{"Qwen/Qwen2.5-7B-Instruct", "Qwen2.5-7B"},
 		{"bert-base-uncased", "BERT-base"},
 		{"bert-base-cased", NULL},              /* another vocabulary */
@@ -62,6 +65,44 @@ static void test_shapes(void **state)
 		if (oom_model_id_find(cases[i].id, &id) ? !cases[i].bundled || strcmp(id.bundled, cases[i].bundled)
 							: cases[i].bundled != NULL)
 			fail_msg("%s", cases[i].id);
+	}
+}
+
+/* What transformers reads in the config of such a copy: bits and groups that AutoGPTQ and AutoAWQ write unless they are told
+ * otherwise, BitsAndBytesConfig as unsloth/models/loader.py has it. */
+static void test_copies(void **state)
+{
+	static const struct {
+		const char *id, *method;        /* NULL: not quantised */
+		double bits, group;             /* 0: the key is not there */
+	} cases[] = {
+		{"TheBloke/Mistral-7B-v0.1-GPTQ", "gptq", 4, 128},
+		{"Qwen/Qwen2.5-72B-Instruct-GPTQ-Int8", "gptq", 8, 128},
+		{"hugging-quants/Meta-Llama-3.1-8B-Instruct-GPTQ-INT4", "gptq", 4, 128},
+		{"Qwen/Qwen-72B-Chat-Int8", "gptq", 8, 128},
+		{"Qwen/Qwen2.5-7B-Instruct-AWQ", "awq", 4, 128},
+		{"unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "bitsandbytes", 0, 0},       /* a config that is a file of its own */
+		{"Llama-3.2-1B", NULL, 0, 0},
+		{"Qwen/Qwen2.5-72B", NULL, 0, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct oom_key *method, *bits, *group;
+		struct oom_error err = {{0}};
+		struct oom_keys keys;
+
+		if (oom_keys_read_model(&keys, cases[i].id, &err))
+			fail_msg("%s: %s", cases[i].id, err.text);
+		method = oom_keys_find(&keys, "quantization_config.quant_method");
+		bits = oom_keys_find(&keys, "quantization_config.bits");
+		group = oom_keys_find(&keys, "quantization_config.group_size");
+		if (method ? !cases[i].method || strcmp(method->string, cases[i].method) : cases[i].method != NULL)
+			fail_msg("%s", cases[i].id);
+		assert_true((bits ? bits->number : 0) == cases[i].bits);
+		assert_true((group ? group->number : 0) == cases[i].group);
+		assert_non_null(oom_keys_find(&keys, "model_type"));
+		oom_keys_release(&keys);
 	}
 }
 
@@ -118,6 +159,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_bundled_model_has_an_id),
 		cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_called),
 	};
 
