@@ -197,6 +197,7 @@ struct oom_plan {
 	/* DeepSpeed, in elements; OOM_COUNT_AUTO = what transformers fills in for "auto" */
 	int64_t overlap_comm;       /* enum oom_overlap */
 	int64_t early_states;       /* 1 = DeepSpeed makes the optimizer's states with its engine, before the first step */
+	int64_t fp32_copy_back;     /* 1 = what DeepSpeed steps on the host comes back in fp32 and is cast on the card */
 	int64_t reduce_bucket, max_live_params, prefetch_bucket, persistence, sub_group_size;
 	/* host */
 	int64_t dataloader_workers, prefetch_factor;

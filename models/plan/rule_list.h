@@ -288,6 +288,8 @@
  "overlap-comm is DeepSpeed's: --engine deepspeed"},
 {ABOVE(early_states, 0), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
  "early-states is DeepSpeed's: --engine deepspeed"},
+{ABOVE(fp32_copy_back, 0), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
+ "fp32-copy-back is DeepSpeed's: --engine deepspeed"},
 {IS_NOT(max_live_params, OOM_DEFAULT_MAX_LIVE), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),
  "max-live-parameters is DeepSpeed's: --engine deepspeed"},
 {IS_NOT(prefetch_bucket, OOM_DEFAULT_PREFETCH), WITHOUT_EFFECT_UNLESS(THAT(ZERO)),

@@ -222,8 +222,10 @@ static void update(struct playing *g)
 	struct oom_stepped s = {.master = g->s->master, .first = g->first, .groups = oom_two_groups(g->plan)};
 	struct oom_sink sink = {.put = put, .drop = drop, .ctx = playing_allocator(g)};
 
-	if (state->place != OOM_ON_GPU)
+	if (state->place != OOM_ON_GPU) {
+		oom_free(playing_allocator(g), g->s->copied_back ? oom_allocate(playing_allocator(g), g->s->copied_back) : -1);
 		return;
+	}
 	if (state->pieces == OOM_PER_FLAT_STATE) {
 		update_flat(g, o, g->first && state->from != OOM_AT_START);
 		return;

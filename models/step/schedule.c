@@ -35,6 +35,7 @@ void oom_schedule_init(struct oom_schedule *s, const struct oom_model_sums *in, 
 	s->mean = (struct oom_mean){0};
 	s->ahead = (struct oom_ahead){0};
 	s->flat = (struct oom_flat){0};
+	s->copied_back = 0;
 	s->chain = (struct oom_chain){.whole = true};
 	s->chain_grads = 0;
 	oom_add_holding(s, "weights", OOM_BUCKET_PARAMS, in->params, OOM_AT_LOAD, OOM_AT_NEVER)->pieces =

@@ -112,6 +112,7 @@ struct oom_schedule {
 		bool leave;             /* the gradients are given up once they are cast, before the states come */
 	} flat;
 	uint64_t temps[2];              /* temporaries of the first and of later optimizer steps; 0 if not on the card */
+	uint64_t copied_back;           /* bytes that a step of the host brings to the card, to be cast there */
 	bool accumulates;               /* later micro-batches find gradients of the first */
 	/* gradients outlive the step as zeros, to which the next backward pass adds */
 	bool grads_stay;

@@ -10,7 +10,7 @@ none are named, of the time of the table.  After evaluate.py's tables come the c
 there, in sum, and one line for each that is off by more than PERCENT (5), the lowest first."""
 import collections, csv, importlib.util, json, os, subprocess, sys, tempfile
 
-COLUMNS = """transformers torch bitsandbytes peft liger_kernels autocast_adapter_dtype use_reentrant base_weights modules_to_save
+COLUMNS = """transformers torch bitsandbytes peft deepspeed liger_kernels autocast_adapter_dtype use_reentrant base_weights modules_to_save
 base_group_size lora_zero_pad kbit_recast keep_outputs compile optimizer_in_bwd offload_gradients torch_autocast kv_repeat keep_base_inputs loss_parallel packed_weights overlap_comm""".split()
 
 
@@ -182,7 +182,8 @@ def torchao(row, old):
     if "grads" in row["optimizer"]:
         knobs["offload_gradients"] = 1
     if "DeepSpeed" in row["optimizer"]:
-        knobs["overlap_comm"] = "true"       # benchmarks/benchmark_low_bit_adam.py
+        knobs["overlap_comm"] = "true"       # benchmarks/benchmark_low_bit_adam.py, of September 2024: DeepSpeed 0.15
+        knobs["deepspeed"] = "0.15"
     compiled(row, knobs, missing)
     return knobs, missing
 

@@ -129,6 +129,33 @@ static void states_before_the_first_step(void **state)
 	assert_int_equal(then.peak[OOM_PHASE_FWD2], now.peak[OOM_PHASE_FWD2]);
 }
 
+/* From 0.14.1 to 0.16 the step's result came back from the host in fp32 (deepspeedai/DeepSpeed#5301, #7309): four bytes of the
+ * rank's part beside all weights in two, whatever the pass before it took. */
+static void steps_of_the_host(void **state)
+{
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval now, then, before;
+
+	(void)state;
+	p.precision = OOM_BF16;
+	p.engine = OOM_ENGINE_DEEPSPEED;
+	p.gpus = 2;
+	p.zero_stage = 2;
+	p.offload_optimizer = OOM_OFFLOAD_CPU;
+	p.micro_batch = 1;
+	p.seq_len = 256;
+	now = must(MISTRAL(2), &p);
+	p.deepspeed = OOM_VERSION(0, 16);
+	then = must(MISTRAL(2), &p);
+	p.deepspeed = OOM_VERSION(0, 13);
+	before = must(MISTRAL(2), &p);
+	/* the partition is of whole blocks */
+	assert_in_range(then.peak[OOM_PHASE_OPT2] - now.peak[OOM_PHASE_OPT2], 4 * now.total_params / 2,
+			4 * now.total_params / 2 + 4096);
+	assert_int_equal(then.peak[OOM_PHASE_BWD2], now.peak[OOM_PHASE_BWD2]);
+	assert_int_equal(before.peak[OOM_PHASE_OPT2], now.peak[OOM_PHASE_OPT2]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -137,6 +164,7 @@ int main(void)
 		cmocka_unit_test(adapters_before_011),
 		cmocka_unit_test(frozen_weights_under_fsdp2),
 		cmocka_unit_test(states_before_the_first_step),
+		cmocka_unit_test(steps_of_the_host),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -199,6 +199,7 @@ static const struct {
 	{"reduce-bucket-size=1M", "reduce-bucket-size=1M engine=deepspeed"},
 	{"overlap-comm=true", "overlap-comm=true engine=deepspeed"},
 	{"early-states=true", "early-states=true engine=deepspeed"},
+	{"fp32-copy-back=true", "fp32-copy-back=true engine=deepspeed"},
 	{"max-live-parameters=1M", "max-live-parameters=1M engine=deepspeed"},
 	{"prefetch-bucket-size=auto", "prefetch-bucket-size=auto engine=deepspeed"},
 	{"param-persistence-threshold=0", "param-persistence-threshold=0 engine=deepspeed"},

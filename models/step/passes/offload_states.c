@@ -39,7 +39,10 @@ static void optimizer_away(struct oom_schedule *s, const struct oom_plan *p)
 	pin(s, "gradients on the host", 4 * part);
 	if (p->zero_stage >= 2)
 		s->hold[OOM_HOLD_GRADS].bytes = 0;
-	s->temps[0] = s->temps[1] = 0;
+	/* stage_1_and_2.py step of 0.14.1 to 0.16: bit16_partitions[i].copy_(fp32_partition.to(the card)), a group of
+	 * parameters at a time, nearly all of which are in one (matrices, which decay) */
+	s->copied_back = p->fp32_copy_back && p->zero_stage < 3 ? 4 * part : 0;
+	s->temps[0] = s->temps[1] = s->copied_back;
 }
 
 /* torchao optim/cpu_offload.py: a copy of every parameter and its gradient in pinned memory, states
