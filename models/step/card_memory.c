@@ -66,10 +66,10 @@ static int32_t fill_hole(struct oom_replay *r, int32_t cur, int32_t hole, uint64
 {
 	struct oom_pool *pool = &r->pool[r->blocks[hole].pool];
 
-	if (add < r->blocks[hole].size && block_cut(r, hole, add) < 0)
-		return -1;
-	else if (add == r->blocks[hole].size)
+	if (add == r->blocks[hole].size)
 		pool->holes--;
+	else if (block_cut(r, hole, add) < 0)   /* the rest is still one */
+		return -1;
 	r->blocks[hole].state = FREE;
 	if (cur == hole)
 		return cur;
