@@ -108,10 +108,41 @@ void oom_free(struct oom_replay *r, int32_t b)
 	block_release(r, b);
 }
 
+/* Whether it does not matter how far arenas are mapped: what can grow is taken last, whatever its size, so that an
+ * address follows from what lies below the last block that is used. */
+static bool end_is_open(const struct oom_replay *r)
+{
+	if (!r->rules.expandable || r->rules.max_split)
+		return false;
+	for (unsigned k = 0; k < OOM_POOLS; k++)
+		if (r->pool[k].holes)
+			return false;
+	return true;
+}
+
+/* The free blocks below the last one that is used, and where that ends. */
+static uint64_t mark_of_arenas(const struct oom_replay *r)
+{
+	uint64_t h = r->retries;
+
+	for (unsigned k = 0; k < OOM_POOLS; k++) {
+		const int32_t tail = r->pool[k].tail;
+		const bool open = tail >= 0 && r->blocks[tail].state == FREE;
+
+		h = oom_mark(h, open ? r->blocks[tail].addr : r->pool[k].end);
+		for (int32_t b = -1; (b = oom_free_next(&r->free, r->blocks, k, b)) >= 0;)
+			if (b != tail)
+				h = oom_mark(oom_mark(h, r->blocks[b].size), r->blocks[b].addr);
+	}
+	return h;
+}
+
 uint64_t oom_replay_mark(const struct oom_replay *r)
 {
 	uint64_t h = oom_mark(oom_mark(r->reserved, r->top), r->retries);
 
+	if (end_is_open(r))
+		return mark_of_arenas(r);
 	for (unsigned k = 0; k < OOM_POOLS; k++) {
 		const struct oom_free_set *set = &r->free;
 

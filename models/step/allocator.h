@@ -71,7 +71,8 @@ static inline unsigned oom_pool_of(uint64_t size, enum oom_cuda_stream stream)
 {
 	return 2 * (unsigned)stream + (size <= (uint64_t)1 << 20);
 }
-/* A number for what is free where, to compare with another moment's. */
+/* A number for what is free where, to compare with another moment's: from equal ones the same requests are served with
+ * the same addresses, and the second time they take nothing more from the card. */
 uint64_t oom_replay_mark(const struct oom_replay *r);
 static inline uint64_t oom_mark(uint64_t h, uint64_t n)
 {

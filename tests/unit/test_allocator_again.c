@@ -1,4 +1,4 @@
-/* Passes of random requests over random blocks, again and again. */
+/* What a replay leaves out because it repeats itself, and the count of holes that this rests on, on random blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,6 +55,43 @@ static void lay_out(struct oom_replay *r, const struct oom_alloc_rules *rules, u
 		oom_free(r, lasts[i]);
 }
 
+/* Where marks are equal the same requests get the same addresses and fetch nothing: what a replay of many micro-batches
+ * leaves out.  In an arena they are equal at once, for all of a pass comes back, with segments after a pass that fetched
+ * none. */
+static void passes(void **state)
+{
+	static const struct oom_alloc_rules rules[] = {{.expandable = true}, {.down = true}};
+	static struct oom_replay r;
+	static uint64_t first[REQUESTS], again[REQUESTS];
+	int grown = 0;
+
+	(void)state;
+	for (uint64_t k = 1; k <= 200; k++) {
+		const bool open_end = k % 2 == 0;
+
+		lay_out(&r, &rules[k % 2], k);
+		for (int times = 0; times < 4; times++) {
+			const uint64_t mark = oom_replay_mark(&r);
+			uint64_t reserved = r.reserved;
+			bool same;
+
+			pass(&r, 1000 + k, first);
+			same = oom_replay_mark(&r) == mark;
+			assert_true(same || (!open_end && r.reserved > reserved));
+			grown += open_end && r.reserved > reserved;
+			if (!same)
+				continue;
+			reserved = r.reserved;
+			pass(&r, 1000 + k, again);
+			assert_memory_equal(first, again, sizeof(first));
+			assert_int_equal(r.reserved, reserved);
+		}
+	}
+	/* or the test is of nothing */
+	assert_true(grown > 50);
+	oom_replay_release(&r);
+}
+
 /* Arenas on a card that is full: pages go, which leaves holes, and others come in their place. */
 static void holes(void **state)
 {
@@ -88,6 +125,7 @@ static void holes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(passes),
 		cmocka_unit_test(holes),
 	};
 
