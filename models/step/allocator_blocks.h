@@ -183,8 +183,15 @@ OOM_INLINE int32_t block_serve(struct oom_replay *r, uint64_t size, unsigned bin
 	if (r->rules.max_split || r->spare < 0)
 		return oom_allocate_anew(r, size, pool);
 	b = oom_free_find(set, r->blocks, bin, size);
-	if (b < 0 || (r->rules.expandable && block_may_grow(r, b)))
+	if (b < 0)
 		return oom_allocate_anew(r, size, pool);
+	if (r->rules.expandable && block_may_grow(r, b)) {
+		if (r->pool[pool].holes)
+			return oom_allocate_anew(r, size, pool);
+		/* the arena's end: whatever else is large enough comes first */
+		n = oom_free_next(set, r->blocks, pool, b);
+		b = n < 0 ? b : n;
+	}
 	oom_free_remove(set, r->blocks, b);
 	if (r->blocks[b].size - size < r->least_rest[block_is_small(pool)])
 		return block_hold(r, b);
