@@ -73,7 +73,7 @@ enum oom_crash_part {
 
 /* What a model works on, by the words around the message; those that are rarer stand first. */
 enum oom_crash_task {
-	OOM_TASK_UNKNOWN, OOM_TASK_ATOMS, OOM_TASK_GRAPHS, OOM_TASK_AGENTS, OOM_TASK_AUDIO, OOM_TASK_VOLUMES, OOM_TASK_VIDEO,
+	OOM_TASK_UNKNOWN, OOM_TASK_ATOMS, OOM_TASK_GRAPHS, OOM_TASK_AGENTS, OOM_TASK_AUDIO, OOM_TASK_VOLUMES, OOM_TASK_VIDEO, OOM_TASK_POINTS,
 	OOM_TASK_IMAGES, OOM_TASKS
 };
 
@@ -159,6 +159,7 @@ struct oom_crash {
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t trained, of_parameters;        /* as the log counts those that are trained, and all; 0: it does not */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
+	bool drafts;                            /* a server that decodes speculatively, by its options */
 	char memory_limit[48];                  /* of the host's, as the text gives it: "resources.limits.memory 500Mi"; "": it does not */
 	double card_named;                      /* GB of the one card of the catalogue that it names; 0: none, or several */
 	double card_said;                       /* GB of the smallest card that people speak of; 0: none */

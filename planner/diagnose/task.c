@@ -29,6 +29,8 @@ static const struct {
 	{"=avi", OOM_TASK_VIDEO}, {"=mov", OOM_TASK_VIDEO}, {"video", OOM_TASK_VIDEO}, {"=frames", OOM_TASK_VIDEO}, {"=clips", OOM_TASK_VIDEO}, {"optical", OOM_TASK_VIDEO},
 	{"volume", OOM_TASK_VOLUMES}, {"=ct", OOM_TASK_VOLUMES}, {"=mri", OOM_TASK_VOLUMES}, {"brats", OOM_TASK_VOLUMES}, {"nifti", OOM_TASK_VOLUMES},
 	{"unetr", OOM_TASK_VOLUMES},
+	{"pointcl", OOM_TASK_POINTS}, {"pointnet", OOM_TASK_POINTS}, {"=cloud", OOM_TASK_POINTS}, {"=clouds", OOM_TASK_POINTS}, {"pointcept", OOM_TASK_POINTS}, {"lidar", OOM_TASK_POINTS}, {"voxel", OOM_TASK_POINTS},
+	{"scannet", OOM_TASK_POINTS}, {"openpoints", OOM_TASK_POINTS}, {"minkowski", OOM_TASK_POINTS},
 	{"image", OOM_TASK_IMAGES}, {"=img", OOM_TASK_IMAGES}, {"=imgs", OOM_TASK_IMAGES}, {"pixel", OOM_TASK_IMAGES}, {"=conv", OOM_TASK_IMAGES}, {"convolution", OOM_TASK_IMAGES}, {"convnext", OOM_TASK_IMAGES}, {"deconv", OOM_TASK_IMAGES},
 	{"unet", OOM_TASK_IMAGES}, {"resnet", OOM_TASK_IMAGES}, {"=vgg", OOM_TASK_IMAGES}, {"backbone", OOM_TASK_IMAGES}, {"segment", OOM_TASK_IMAGES},
 	{"=detect", OOM_TASK_IMAGES}, {"detector", OOM_TASK_IMAGES}, {"detection", OOM_TASK_IMAGES}, {"detectron", OOM_TASK_IMAGES}, {"yolo", OOM_TASK_IMAGES}, {"=bbox", OOM_TASK_IMAGES}, {"=roi", OOM_TASK_IMAGES}, {"upsampl", OOM_TASK_IMAGES},
@@ -145,7 +147,7 @@ void oom_decode_task(struct oom_crash *c, const char *begin, const char *at, con
 
 const char *oom_task_dialect(const struct oom_crash *c)
 {
-	static const char *const names[OOM_TASKS] = {NULL, "atoms", "graphs", "agents", "audio", "volumes", "video", "images"};
+	static const char *const names[OOM_TASKS] = {NULL, "atoms", "graphs", "agents", "audio", "volumes", "video", "points", "images"};
 
 	/* of answers a language model is the agent */
 	return c->task == OOM_TASK_AGENTS && c->rolls && c->language ? NULL : names[c->task];
