@@ -228,7 +228,7 @@ const struct oom_dialect oom_dialects_serving[] = {
 	  L(KV) = "",
 	  L(ROOM) = "",
 	  L(LOAD) = "a smaller model (turbo, medium, small), or faster-whisper with compute_type=\"int8_float16\"; free one model (del, torch.cuda.empty_cache()) before the next is loaded",
-	  L(OFFLOAD) = "alignment and diarization on the CPU (device=\"cpu\"), the model alone on the card",
+	  L(OFFLOAD) = "device=\"cpu\" (slow); of WhisperX the alignment and the diarization alone",
 	  L(GRAPHS) = "",
 	  L(TILE) = "",
 	  L(SPREAD) = ""}},

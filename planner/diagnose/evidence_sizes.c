@@ -17,6 +17,9 @@ static void first_dimension(const struct oom_crash *c, struct oom_crash_answer *
 	else if (out && c->pairs)
 		snprintf(out, sizeof(a->evidence[0]), "that shape is square: all pairs of %" PRId64 " things (who is joined to whom, or how far apart), which grow with the "
 			 "square of their number", c->first_dimension);
+	else if (out && graph && c->first_dimension > 1 && c->first_dimension < 4096 && c->bytes[OOM_CRASH_TRIED] / (uint64_t)c->first_dimension >= (uint64_t)64 << 20)
+		snprintf(out, sizeof(a->evidence[0]), "the first number of that shape, %" PRId64 ", is as a rule the batch on this device (of a detector, all regions of its images): one of them takes %.2f GiB of it",
+			 c->first_dimension, (double)c->bytes[OOM_CRASH_TRIED] / (double)c->first_dimension / 1073741824);
 	else if (out)
 		snprintf(out, sizeof(a->evidence[0]), graph ? "the first number of that shape, %" PRId64 ", is as a rule the batch on this device (of a detector, all regions of its images)" :
 				"the first number of that shape, %" PRId64 ", is as a rule a count (samples, steps, entries of a buffer): so many are held at once",

@@ -302,7 +302,7 @@ const struct oom_phase_rule oom_phase_of_script[] = {
 	{"train", OOM_CRASH_TRAIN_STEP}, {"eval", OOM_CRASH_EVAL}, {"valid", OOM_CRASH_EVAL}, {"benchmark", OOM_CRASH_INFERENCE},
 	{"kernel", OOM_CRASH_INFERENCE}, {"infer", OOM_CRASH_INFERENCE}, {"generat", OOM_CRASH_INFERENCE},
 	{"predict", OOM_CRASH_INFERENCE}, {"demo", OOM_CRASH_INFERENCE}, {"sampl", OOM_CRASH_INFERENCE}, {"chat", OOM_CRASH_INFERENCE},
-	{"webui", OOM_CRASH_INFERENCE}, {"server", OOM_CRASH_INFERENCE}, {"deploy", OOM_CRASH_INFERENCE}, {"launch.py", OOM_CRASH_INFERENCE},
+	{"webui", OOM_CRASH_INFERENCE}, {"launch_server", OOM_CRASH_INIT}, {"server", OOM_CRASH_INFERENCE}, {"deploy", OOM_CRASH_INFERENCE}, {"launch.py", OOM_CRASH_INFERENCE},
 	{"txt2img", OOM_CRASH_INFERENCE}, {"img2img", OOM_CRASH_INFERENCE},
 	/* what a training left is tried with: no test of code, which runs under pytest */
 	{"test_final", OOM_CRASH_EVAL}, {"test_model", OOM_CRASH_EVAL}, {"test_net", OOM_CRASH_EVAL}, {"tools/test", OOM_CRASH_EVAL},
@@ -338,7 +338,7 @@ const struct oom_phase_rule oom_phase_of_prose[] = {
 	/* who names an optimizer or its rate trains */
 	{"AdamW", OOM_CRASH_TRAIN_STEP}, {"learning_rate", OOM_CRASH_TRAIN_STEP}, {"learning rate", OOM_CRASH_TRAIN_STEP},
 	{"enerat", OOM_CRASH_INFERENCE}, {"prompt", OOM_CRASH_INFERENCE},
-	{" deploy", OOM_CRASH_INFERENCE},
+	{" deploy ", OOM_CRASH_INFERENCE}, {" deployed", OOM_CRASH_INFERENCE}, {" deploying", OOM_CRASH_INFERENCE}, {" deployment", OOM_CRASH_INFERENCE},
 	/* whoever calls a model through one has it served */
 	{" api", OOM_CRASH_INFERENCE}, {" API", OOM_CRASH_INFERENCE},
 	{NULL, OOM_CRASH_UNKNOWN},

@@ -378,7 +378,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	if (oom_text_find(begin, end, "No executable batch size found"))
 		c->set |= OOM_SET(OOM_LEVER_BATCH);
 	/* folders of Windows: "C:\", "\Lib\site-packages" */
-	c->windows = oom_text_find(begin, end, ":\\") || oom_text_find(begin, end, "\\site-packages\\") || oom_text_find(begin, end, "..\\c10\\") ||
+	c->windows = oom_text_find(begin, end, ":\\") || oom_text_find(begin, end, "Windows 10") || oom_text_find(begin, end, "Windows 11") || oom_text_find(begin, end, "\\site-packages\\") || oom_text_find(begin, end, "..\\c10\\") ||
 		     /* c10/core/impl/alloc_cpu.cpp: the words of MSVC's build, and of Android's */
 		     oom_text_find(begin, end, "DefaultCPUAllocator: not enough memory");
 }

@@ -35,6 +35,7 @@ static const struct {
 	{"-gptq", OOM_LEVER_QUANT},
 	{"-GPTQ", OOM_LEVER_QUANT},
 	{"-bnb-4bit", OOM_LEVER_QUANT},
+	{"-FP8", OOM_LEVER_QUANT},
 	/* the decorator's frame, and the calls */
 	{"decorate_context", OOM_LEVER_NO_GRAD},
 	{"no_grad()", OOM_LEVER_NO_GRAD},
@@ -63,6 +64,10 @@ static const struct {
 	 * with small states or with states on the host, autocast and what makes its outputs 32 bits again (accelerate) */
 	{"torch/utils/checkpoint.py\"", OOM_LEVER_RECOMPUTE},
 	{"torch/utils/checkpoint.py:", OOM_LEVER_RECOMPUTE},
+	{"torch/utils/checkpoint.py(", OOM_LEVER_RECOMPUTE},
+	{"environ[\"PYTORCH_MPS_HIGH_WATERMARK_RATIO", OOM_LEVER_WATERMARK},
+	{"environ['PYTORCH_MPS_HIGH_WATERMARK_RATIO", OOM_LEVER_WATERMARK},
+	{"export PYTORCH_MPS_HIGH_WATERMARK_RATIO", OOM_LEVER_WATERMARK},
 	{"_checkpoint/checkpoint_wrapper.py", OOM_LEVER_RECOMPUTE},
 	{"deepspeed/runtime/activation_checkpointing", OOM_LEVER_RECOMPUTE},
 	{"_gradient_checkpointing_func(", OOM_LEVER_RECOMPUTE},

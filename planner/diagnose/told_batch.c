@@ -161,6 +161,9 @@ static void printed_batch(struct oom_crash *c, const char *line, const char *siz
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (oom_text_find(line, size, others[i]))
 			return;
+	/* "for batch size greater than 3": that one runs */
+	if (oom_text_find(size, stop - size > 32 ? size + 32 : stop, "er than ") || oom_text_find(size, stop - size > 32 ? size + 32 : stop, "more than ") || oom_text_find(size, stop - size > 32 ? size + 32 : stop, "above "))
+		return;
 	/* "batch size for T5 or BERT": a digit that a letter stands before is of a name */
 	while (p < stop && p - size < 60 && (!isdigit((unsigned char)*p) || isalnum((unsigned char)p[-1])) && *p != '.' && *p != ',' && *p != ';' && *p != '\n')
 		p++;
