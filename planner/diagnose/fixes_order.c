@@ -139,6 +139,8 @@ static const enum oom_lever of_silent_setups[OOM_MAX_LEVERS] = DO(V(OTHERS), V(L
 static const enum oom_lever of_own_inputs[OOM_MAX_LEVERS] = DO(V(CONTEXT), V(NO_GRAD), V(REQUESTS), V(QUANT));
 static const enum oom_lever of_own_full_inputs[OOM_MAX_LEVERS] = DO(V(NO_GRAD), V(CONTEXT), V(QUANT), V(REQUESTS));
 static const enum oom_lever of_refusals[OOM_MAX_LEVERS] = DO(V(DRIVER), V(OTHERS), V(CAP));
+static const enum oom_lever of_drawn_refusals[OOM_MAX_LEVERS] = DO(V(DRIVER), V(CONTEXT), V(OTHERS), V(CAP));
+static const enum oom_lever of_kept_scores[OOM_MAX_LEVERS] = DO(V(EVAL), V(EVAL_BATCH));
 static const enum oom_lever of_training_loads[OOM_MAX_LEVERS] = DO(V(LOAD), V(SHARD));
 static const enum oom_lever of_restored[OOM_MAX_LEVERS] = DO(V(RESTORE));
 static const enum oom_lever of_traces[OOM_MAX_LEVERS] = DO(V(EXPORT), V(QUANT), V(OTHERS));
@@ -251,10 +253,11 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 		return of_pools;
 	/* in its model, not where outputs are joined */
 	if (cause == OOM_CAUSE_EVAL_LOGITS && c->cause[0].confidence < 0.8)
-		return of_evaluations;
+		/* a statement of the script's own that calls nothing computes with what was kept */
+		return *c->own_line && !strchr(c->own_line, '(') ? of_kept_scores : of_evaluations;
 	if (cause == OOM_CAUSE_LEAK && work == OOM_WORK_TRAINING && c->cause[0].confidence < 0.65)
 		return of_sums;
-	return cause == OOM_CAUSE_UNKNOWN && oom_plenty(c) ? of_refusals : NULL;
+	return cause != OOM_CAUSE_UNKNOWN || !oom_plenty(c) ? NULL : work == OOM_WORK_INFERENCE && oom_lever_own(c, OOM_LEVER_TILE) ? of_drawn_refusals : of_refusals;
 }
 
 /* Too much, or nobody knows: by what was made, read or loaded, whatever was going on. */
@@ -329,6 +332,9 @@ static const enum oom_lever *of_run(const struct oom_crash *c, enum oom_crash_wo
 		return NULL;
 	if (oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
 		return of_servers;
+	/* no numbers, and a card that the text names and that holds few models: 4 GB, a judgement */
+	if (!c->known[OOM_CRASH_TRIED] && c->card_named > 0 && c->card_named <= 4)
+		return of_full_cards;
 	/* without weights of billions it is not they that fill the card */
 	if (fills_alone(c) && (!oom_own_script(c) || c->language))
 		return of_full_cards;

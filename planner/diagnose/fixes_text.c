@@ -29,6 +29,11 @@ static void fix_before_all(const struct oom_asked *q, struct oom_crash_answer *a
 
 	if ((of_memory || q->cause == OOM_CAUSE_KV_CACHE || q->cause == OOM_CAUSE_OTHER_PROCESS) && c->several)
 		oom_fix_lever(c, a, "", OOM_LEVER_UNLOAD);
+	/* MPSHeapAllocatorImpl::init_allocator in aten/src/ATen/mps/MPSAllocator.mm */
+	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && (c->set & OOM_SET(OOM_LEVER_WATERMARK)))
+		oom_fix_add(a, "", "export the variable in the shell, before Python starts: it is read once, when the allocator is made, and the limit in the message is the one that held");
+	if (of_memory && c->drafts && oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
+		oom_fix_add(a, "", "without speculative decoding, or with a small draft model of its own: the draft's weights, cache and graphs lie on the card beside the model's");
 	if (oom_other_card(c))
 		oom_fix_add(a, "", "the card that was meant: CUDA counts the fastest first, nvidia-smi by the bus (CUDA_DEVICE_ORDER=PCI_BUS_ID makes them one), CUDA_VISIBLE_DEVICES chooses before the program starts");
 	if (of_memory && c->part == OOM_PART_CONTEXT)
@@ -108,10 +113,10 @@ static bool names_own(const struct oom_crash *c, enum oom_lever l)
 /* Where somebody else killed it: the limit in the text's own words, else what it is called where that is printed. */
 static void of_limit(const struct oom_crash *c, struct oom_crash_answer *a)
 {
-	char own[160];
+	char own[240];
 
-	if (*c->memory_limit && oom_format_is(c, OOM_FORMAT_FOREIGN) && oom_format_of(c)->limit) {
-		snprintf(own, sizeof(own), "raise the limit that the text gives, %s: whatever the process holds beyond it ends it, however much the node has", c->memory_limit);
+	if (*c->memory_limit && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY | OOM_FORMAT_RAISED)) {
+		snprintf(own, sizeof(own), "raise the limit that the text gives, %s: what is beyond it is refused or ends the process, however much the machine has", c->memory_limit);
 		oom_fix_add(a, "", own);
 		return;
 	}

@@ -1,4 +1,5 @@
-/* Limits of the host's memory that a text shows with their values: what a pod, a container or a job was given. */
+/* Limits of the host's memory that a text shows with their values: what a pod, a container or a job was given. And whether
+ * a server was told to decode speculatively. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,6 +51,7 @@ static bool value_of(struct oom_crash *c, const char *p, const char *end, const 
 void oom_decode_limit(struct oom_crash *c, const char *begin, const char *end)
 {
 	*c->memory_limit = 0;
+	c->drafts = oom_text_find(begin, end, "--speculative") || oom_text_find(begin, end, "num_speculative_tokens") || oom_text_find(begin, end, "speculative_config={") || oom_text_find(begin, end, "--spec-");
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, keys[i].key)); p++) {
 			const char *const near = p - begin > REACH ? p - REACH : begin;

@@ -47,6 +47,33 @@ static const struct crash_want want[] = {
 	{"patrickbryant1/AFProfile#8", "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n"
 				       "             parameter allocation:  372.76MiB\n                 total allocation:   14.44GiB\nI am running a 3080 ti GPU.\n", 6,
 	 "a smaller batch", NULL, "the card that the text names has 12 GB", "data/gpus.csv, RTX-3080-Ti; a laptop's says so"},
+	{"morphik-org/morphik-core#120", "ollama._types.ResponseError: model requires more system memory (11.3 GiB) than is available (11.2 GiB) (status code: 500)\nI have also tried to limit it with `mem_limit: 12g`\n", 1,
+	 "mem_limit 12g", NULL, NULL, "the limit is what leaves 11.2 GiB"},
+	{"SYSTRAN/faster-whisper#809", "a nvidia GTX 1650\n  - ASR_MODEL=large\n    deploy:\n      resources:\nRuntimeError: CUDA failed with error out of memory\n", 1,
+	 "a smaller model", NULL, NULL, "data/gpus.csv, GTX-1650: 4 GB"},
+	/* ---- what the run has, or asked for ---- */
+	{"zai-org/GLM-4.5#3", "python3 -m sglang.launch_server --model-path zai-org/GLM-4.5-Air-FP8 --tp-size 4 --speculative-algorithm EAGLE --speculative-num-steps 3 --mem-fraction-static 0.7\n"
+			      NEW("1.38 GiB", "79.11 GiB", "1.03 GiB", "75.92 GiB", "214.00 MiB"), 1,
+	 "without speculative decoding", "--quantization fp8", "quantised weights", "the model was loaded twice, as its own draft; it is FP8 by its name"},
+	{"OpenMOSE/RWKV5-LM-LoRA#2", "  File \"/l/torch/autograd/__init__.py\", line 173, in backward\n    Variable._execution_engine.run_backward(\nRuntimeError: " OLD("112.00 MiB", "79.15 GiB", "77.24 GiB", "73.69 MiB", "77.82 GiB")
+				     "At:\n  /l/torch/nn/functional.py(1243): dropout\n  /l/torch/utils/checkpoint.py(368): unpack\n", 6,
+	 "micro-batch", "recompute", "gradient checkpointing", "frames of C++ have their lines in brackets"},
+	{"pytorch/pytorch#96814", "os.environ[\"PYTORCH_MPS_HIGH_WATERMARK_RATIO\"] = \"0.0\"\ntrainer.fit(m)\nMPS backend out of memory (MPS allocated: 7.43 GB, other allocations: 24.46 GB, max allowed: 32.00 GB). Tried to allocate "
+				  "129.21 MB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).\n", 1,
+	 "export the variable in the shell", "lets the system swap", NULL, "it is set already, and had no effect"},
+	{"deepbeepmeep/Wan2GP#551", "video on Windows 11\n" NEW("1.78 GiB", "24.00 GiB", "0 bytes", "17.33 GiB", "5.00 GiB"), 1,
+	 "max_split_size_mb", NULL, NULL, "Windows has no expandable segments"},
+	{"guochengqian/PointNeXt#147", TRACE AT("examples/segmentation/main.py", "test", "logits = model(data)") OLD("1.22 GiB", "9.77 GiB", "5.92 GiB", "1.16 GiB", "6.52 GiB") "[S3DIS]: Test [5]/[68] cloud, pointnet\n", 1,
+	 "whole scenes", "validation images", NULL, "clouds of points are no images"},
+	{"ExplainableML/czsl#7", TRACE AT("models/common.py", "evaluate_predictions", "results = self.score(scores, bias = bias)") AT("models/common.py", "score_fast_model", "scores[~mask] += bias")
+				 OLD("4.18 GiB", "10.92 GiB", "4.68 GiB", "2.44 GiB", "7.85 GiB"), 1,
+	 "outputs to the host", NULL, NULL, "a statement that calls nothing computes with what was kept"},
+	{"nianticlabs/monodepth2#236", "Memory error for batch size greater than 3\n" TRACE AT("trainer.py", "train", "losses = self.compute_losses(x)") OLD("20.00 MiB", "7.93 GiB", "2.81 GiB", "25.38 MiB", "3.06 GiB"), 6,
+	 "nvidia-smi", "3 -> 1", NULL, "three is what runs"},
+	{"AUTOMATIC1111/stable-diffusion-webui#14592", "stable-diffusion-webui, fine with hires fix off\n" OLD("4.00 GiB", "23.99 GiB", "6.20 GiB", "15.63 GiB", "6.73 GiB"), 2,
+	 "hires fix with a lower upscale", NULL, NULL, "what the text says makes the difference, behind the driver that refused"},
+	{"keras-team/keras#16047", "ResourceExhaustedError: OOM when allocating tensor with shape[5,64,4890,4890] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\nmodel.fit(x)\n", 6,
+	 "batch_size", NULL, "one of them takes 5.70 GiB", "64 x 4890 x 4890 x 4 bytes"},
 	/* ---- what cannot matter ---- */
 	{"fcomitani/simpsom#32", "MemoryError: Unable to allocate 876. GiB for an array with shape (60000, 2500, 784) and data type float64\n", 1,
 	 "no common host holds it", "DataLoader workers", NULL, "no loader has so many workers"},
