@@ -15,10 +15,13 @@ static bool sees_at_work(const struct oom_crash *c, enum oom_crash_work work)
 	/* of a batch of one and adapters most of what is left are the tokens of its images */
 	const bool one = oom_lever_own(c, OOM_LEVER_PIXELS) && (c->set & OOM_SET(OOM_LEVER_BATCH)) && (c->set & OOM_SET(OOM_LEVER_ADAPTER)) && c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30;
 
+	/* no numbers, and a batch of one: what is left are the tokens of its images */
+	const bool silent = oom_lever_own(c, OOM_LEVER_PIXELS) && (c->set & OOM_SET(OOM_LEVER_BATCH)) && !c->known[OOM_CRASH_TRIED];
+
 	if (work == OOM_WORK_LOADING || work == OOM_WORK_SAVING || work == OOM_WORK_UNKNOWN || oom_lever_own(c, OOM_LEVER_TILE))
 		return false;
 	return c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_INFERENCE || c->phase == OOM_CRASH_EVAL || c->part == OOM_PART_WARMUP ||
-	       (c->phase == OOM_CRASH_TRAIN_STEP && (large || one) && !oom_weights_too_large(c, work));
+	       (c->phase == OOM_CRASH_TRAIN_STEP && (large || one || silent) && !oom_weights_too_large(c, work));
 }
 
 /* What stands in the way whatever ran: models that stay, another card than was meant, a card of its own. */

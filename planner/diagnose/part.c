@@ -207,7 +207,7 @@ static void decode_model(struct oom_crash *c, const char *begin, const char *end
 				 *const mostly[] = {"transformers", NULL}, *const perhaps[] = {"trainer.py", NULL};
 	/* of models that see, not of those that draw */
 	static const char *const pixels[] = {"max_pixels", "_vl/", "_vl.py", "vision_tower", "pixel_values", "grid_thw", "limit_mm_per_prompt", "limit-mm-per-prompt",
-					     "multi-modal", "multimodal", "vision_model", "MAX_PIXELS", "web_demo_mm", "vl-7b", "VL-7B", "VL-3B", "VL-32B", "VL-72B", "VL-2B", NULL};
+					     "multi-modal", "multimodal", "vision_model", "MAX_PIXELS", "web_demo_mm", "vl-7b", "vl-2B", "vl-3B", "vl-7B", "vl-72B", "vl-2b", "vl-3b", "vl-4b", "vl-8b", "vl-32b", "vl-72b", "VL-7B", "VL-3B", "VL-4B", "VL-8B", "VL-30B", "VL-32B", "VL-72B", "VL-2B", NULL};
 
 	c->language = any(begin, end, language) || (c->task == OOM_TASK_UNKNOWN && any(begin, end, perhaps)) ||
 		      (any(begin, end, mostly) && c->task != OOM_TASK_AUDIO && c->task != OOM_TASK_IMAGES && c->task != OOM_TASK_VIDEO);

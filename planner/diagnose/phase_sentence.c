@@ -75,7 +75,8 @@ static enum oom_crash_phase of_started(const char *p, const char *end, const cha
 			p++;
 		for (stop = p; stop < end && *stop != ' ' && !ends_phrase(*stop); stop++)
 			;
-		phase = oom_phase_of_spoken(p, stop);
+		/* "initializing the actor_rollout": the name of a part, not what it does */
+		phase = memchr(p, '_', (size_t)(stop - p)) ? OOM_CRASH_UNKNOWN : oom_phase_of_spoken(p, stop);
 		if (phase == OOM_CRASH_TRAIN_STEP || phase == OOM_CRASH_EVAL || phase == OOM_CRASH_INFERENCE) {
 			*from = p;
 			*to = stop;

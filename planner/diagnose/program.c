@@ -38,6 +38,7 @@ static const struct oom_program programs[] = {
 	/* they print what llama.cpp prints, and beside it who they are: frames of Go, banners, options of their own */
 	{"ollama", "Ollama", OOM_ACTIVITY_SERVES, "ollama", {"ollama", "llama runner process"}, NULL, {"llama.cpp"}},
 	{"koboldcpp", "KoboldCpp", OOM_ACTIVITY_INFERS, "koboldcpp", {"koboldcpp", "KoboldCpp", "Embedded Kobold Lite"}, NULL, {"llama.cpp"}},
+	{"lm-studio", "LM Studio", OOM_ACTIVITY_INFERS, "lm-studio", {"LM Studio", "LM-Studio", "LMStudio", "lm-studio", "lmstudio", ".lmstudio"}, NULL, {"llama.cpp"}},
 	{"verl", "verl", OOM_ACTIVITY_TRAINS, "verl",
 	 {"@verl", "WorkerDict", "actor_rollout", "actor/entropy_loss", "actor/ppo_kl", "EasyR1"}, NULL, {NULL}},
 	{"openrlhf", "OpenRLHF", OOM_ACTIVITY_TRAINS, "openrlhf", {"@openrlhf", "OpenRLHF", "openrlhf.cli", "ActorModelRayActor"}, NULL, {"deepspeed", "vllm"}},

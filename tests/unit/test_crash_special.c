@@ -74,6 +74,12 @@ static const struct crash_want want[] = {
 	 "hires fix with a lower upscale", NULL, NULL, "what the text says makes the difference, behind the driver that refused"},
 	{"keras-team/keras#16047", "ResourceExhaustedError: OOM when allocating tensor with shape[5,64,4890,4890] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\nmodel.fit(x)\n", 6,
 	 "batch_size", NULL, "one of them takes 5.70 GiB", "64 x 4890 x 4890 x 4 bytes"},
+	{"lmstudio-ai/lmstudio-bug-tracker#2133", "- LM Studio 0.4.18+1, Linux, ctx 100975\nggml_vulkan: Device memory allocation of size 1059303232 failed.\nggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory\n"
+						  "alloc_tensor_range: failed to allocate Vulkan0 buffer of size 1059303232\n", 1,
+	 "lms load --gpu", "-ngl", NULL, "lmstudio.ai/docs/cli/load; it has no options of llama.cpp"},
+	{"2U1/Qwen-VL-Series-Finetune#51", "I am doing full sft with llama-factory of qwen2.5-vl-3B on 8 A100. When the number of images in my prompt is > 4, I get CUDA out of memory error in training. "
+					   "I set per_device_train_batch_size=1. If I resize the images to 512x512 this is resolved.\n", 1,
+	 "image_max_pixels", NULL, NULL, "of a batch of one the tokens of its images are what is left"},
 	/* ---- what cannot matter ---- */
 	{"fcomitani/simpsom#32", "MemoryError: Unable to allocate 876. GiB for an array with shape (60000, 2500, 784) and data type float64\n", 1,
 	 "no common host holds it", "DataLoader workers", NULL, "no loader has so many workers"},
@@ -100,6 +106,7 @@ static void test_contrast(void **state)
 				       "The training is all fine, but after training and in the evaluation part it occurs again.\n", OOM_CRASH_EVAL},
 		{"JamesQFreeman/LoRA-ViT#6", "I can do a forward pass through my model with no issues, but trying to train it crashes with\n"
 					     OLD("1.40 GiB", "15.78 GiB", "13.30 GiB", "1.20 GiB", "13.40 GiB"), OOM_CRASH_TRAIN_STEP},
+		{"verl-project/verl#217", "I got out of memory when it is initializing the actor_rollout, even before it goes into the loop.\nRuntimeError: CUDA error: out of memory\n", OOM_CRASH_INIT},
 		/* both work: the words alone decide, as before */
 		{"own", "Training works, but evaluation works too.\n" OLD("1.40 GiB", "15.78 GiB", "13.30 GiB", "1.20 GiB", "13.40 GiB"), OOM_CRASH_TRAIN_STEP},
 	};
