@@ -6,8 +6,6 @@
  * A framework without a writer is written as TRL's files, which say less: there a knob that is lost has to
  * be named, and nothing else is asked.  What a framework's own file cannot say is listed with the reason. */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
