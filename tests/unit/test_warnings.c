@@ -15,7 +15,7 @@ static struct oom_eval price(const char *json, const struct oom_plan *p, char sa
 	struct oom_error err = {{0}};
 	struct oom_model *model = NULL;
 	struct oom_keys keys = {0};
-	struct oom_eval e;
+	struct oom_eval e = {0};
 
 	if (oom_keys_parse(&keys, json, strlen(json), "config.json", &err) || oom_model_new(&model, &keys, &err) ||
 	    oom_evaluate(ev, model, p, OOM_EVAL_FAST, &e, &err))

@@ -270,7 +270,7 @@ static bool in_bf16(const struct oom_plan *p)
 void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 		  const struct oom_plan *p, struct oom_speed *s)
 {
-	double peak = 312, network = c->network, fp32, bandwidth;
+	double peak = 312, network = c->network, tf32 = 0, fp32, bandwidth;
 	const struct narrower *bits;
 
 	s->of = c;
@@ -280,15 +280,15 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 			peak = gpu->bf16_tflops > 0 ? gpu->bf16_tflops : gpu->fp16_tflops;
 		if (peak <= 0)
 			peak = 10;
+		tf32 = p->tf32 && gpu->tf32_tflops > 0 ? gpu->tf32_tflops : 0;
 	}
 	s->products = large_products(c, gpu, peak);
 	/* on the other units, which come close to their own, lower peak */
 	fp32 = gpu && gpu->fp32_tflops > 0 ? gpu->fp32_tflops : peak * c->fp32;
 	s->fp32 = sustained(gpu, fp32 * 1e12 * FP32_UNITS, FP32_PER_WATT);
 	/* TF32 on the tensor cores, which take twice as long for an element of it and as much power meanwhile */
-	s->fp32_products = p->tf32 && gpu && gpu->tf32_tflops > 0 ?
-				   sustained(gpu, c->products * gpu->tf32_tflops * 1e12, c->per_watt / 2) : s->fp32;
-	s->peak = (p->precision != OOM_FP32 ? peak : s->fp32_products > s->fp32 ? gpu->tf32_tflops : fp32) * 1e12;
+	s->fp32_products = tf32 > 0 ? sustained(gpu, c->products * tf32 * 1e12, c->per_watt / 2) : s->fp32;
+	s->peak = (p->precision != OOM_FP32 ? peak : s->fp32_products > s->fp32 ? tf32 : fp32) * 1e12;
 	s->wide = s->fp32 * WIDE_ATTENTION;
 	s->attention = p->precision == OOM_FP32 ? s->wide : s->products * c->attention;
 	s->wide_batched = s->fp32_products > s->fp32 ? s->fp32_products * BATCHED : s->fp32 * WIDE_BATCHED;
