@@ -105,8 +105,7 @@ enum oom_lever oom_lever_of_key(const char *name, size_t n);
 /* settings_states.c: among whom the model is divided, and what of it lies elsewhere. */
 void oom_settings_of_states(struct oom_crash *c, const char *begin, const char *end);
 void oom_settings_by_signs(struct oom_crash *c, const char *begin, const char *end);
-/* named.c: fills c->parameters. */
-/* limits.c: fills c->memory_limit. */
+/* limits.c: fills c->memory_limit and c->drafts. */
 void oom_decode_limit(struct oom_crash *c, const char *begin, const char *end);
 void oom_decode_cards(struct oom_crash *c, const char *begin, const char *end);        /* named_cards.c */
 /* Is it the "x" of "8xA100"?  named_cards.c */

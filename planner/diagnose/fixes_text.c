@@ -113,12 +113,13 @@ static bool names_own(const struct oom_crash *c, enum oom_lever l)
 	return words && strstr(words, " -> ");
 }
 
-/* Where somebody else killed it: the limit in the text's own words, else what it is called where that is printed. */
-static void of_limit(const struct oom_crash *c, struct oom_crash_answer *a)
+/* Where somebody else killed it: the limit in the text's own words, else what it is called where that is printed.  A pool of
+ * the card has its own: the host's says nothing of it. */
+static void of_limit(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
 	char own[240];
 
-	if (*c->memory_limit && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY | OOM_FORMAT_RAISED)) {
+	if (cause == OOM_CAUSE_HOST_RAM && *c->memory_limit && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY | OOM_FORMAT_RAISED)) {
 		snprintf(own, sizeof(own), "raise the limit that the text gives, %s: what is beyond it is refused or ends the process, however much the machine has", c->memory_limit);
 		oom_fix_add(a, "", own);
 		return;
@@ -171,6 +172,6 @@ uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a
 		oom_fixes_host(c, a);
 	/* a limit that somebody set: of the host's memory, or of a pool */
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)
-		of_limit(c, a);
+		of_limit(c, cause, a);
 	return told_already;
 }

@@ -1,5 +1,5 @@
 /* Limits of the host's memory that a text shows with their values: what a pod, a container or a job was given. And whether
- * a server was told to decode speculatively. */
+ * a server was told to decode speculatively with a model that drafts. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,16 +9,17 @@
 /* A key and its value behind it, within so many bytes: "limits:", then "memory: 500Mi". */
 static const struct {
 	const char *head;       /* stands before the key; NULL: none */
+	const char *behind;     /* one of these follows the head, which is a key and no word of a sentence; NULL: anything */
 	const char *key;
 	const char *called;
 } keys[] = {
-	{"limits", "memory", "resources.limits.memory"},
-	{NULL, "mem_limit", "mem_limit"},
-	{"docker run", "--memory", "--memory"},
-	{"docker run", " -m", "-m"},
-	{NULL, "--mem-per-cpu", "--mem-per-cpu"},
-	{NULL, "--mem", "--mem"},
-	{NULL, "MemoryMax", "MemoryMax"},
+	{"limits", ":.=\"'", "memory", "resources.limits.memory"},
+	{NULL, NULL, "mem_limit", "mem_limit"},
+	{"docker run", NULL, "--memory", "--memory"},
+	{"docker run", NULL, " -m", "-m"},
+	{NULL, NULL, "--mem-per-cpu", "--mem-per-cpu"},
+	{NULL, NULL, "--mem", "--mem"},
+	{NULL, NULL, "MemoryMax", "MemoryMax"},
 };
 enum { REACH = 160 };
 
@@ -48,16 +49,33 @@ static bool value_of(struct oom_crash *c, const char *p, const char *end, const 
 	return true;
 }
 
+/* A draft that is looked up in the text has no weights (vllm/config/speculative.py "ngram", sglang server_args.py "NGRAM",
+ * llama.cpp's --spec-type ngram-...). */
+static bool drafts(const char *begin, const char *end)
+{
+	static const char *const told[] = {"--speculative", "num_speculative_tokens", "speculative_config={", "--spec-"},
+				 *const looked_up[] = {"NGRAM", "\"ngram\"", "'ngram'", "[ngram]", "ngram-"};
+	bool any = false;
+
+	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)
+		any |= oom_text_find(begin, end, told[i]) != NULL;
+	for (size_t i = 0; any && i < sizeof(looked_up) / sizeof(looked_up[0]); i++)
+		any = !oom_text_find(begin, end, looked_up[i]);
+	return any;
+}
+
 void oom_decode_limit(struct oom_crash *c, const char *begin, const char *end)
 {
 	*c->memory_limit = 0;
-	c->drafts = oom_text_find(begin, end, "--speculative") || oom_text_find(begin, end, "num_speculative_tokens") || oom_text_find(begin, end, "speculative_config={") || oom_text_find(begin, end, "--spec-");
+	c->drafts = drafts(begin, end);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, keys[i].key)); p++) {
 			const char *const near = p - begin > REACH ? p - REACH : begin;
 			const char *const head = keys[i].head ? oom_text_last(near, p, keys[i].head) : near;
 
 			/* what is asked for ("requests:") is another number */
+			if (head && keys[i].behind && !strchr(keys[i].behind, head[strlen(keys[i].head)]))
+				continue;
 			if (head && !oom_text_find(head, p, "requests") && value_of(c, p + strlen(keys[i].key), end, keys[i].called))
 				return;
 		}

@@ -44,6 +44,10 @@ static const struct crash_want want[] = {
 	/* ---- limits and cards that are named ---- */
 	{"opendatahub-io/odh-manifests#704", "the 3 pods have the exit code 137 OOMKilled\n  limits:\n    cpu: '1'\n    memory: 500Mi\n  requests:\n    cpu: 500m\n    memory: 128Mi\n", 1,
 	 "resources.limits.memory 500Mi", NULL, NULL, "the limit, not the request"},
+	{"own", "My GPU limits are unknown, the machine has memory: 32GB.\nOut of memory: Killed process 1234 (python) total-vm:40000000kB, anon-rss:31000000kB, file-rss:0kB\n", 6,
+	 "host memory", "the text gives, resources", NULL, "a word of a sentence is no key"},
+	{"own", "docker run --gpus all --memory 64g vllm/vllm-openai\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.\n", 6,
+	 "gpu_memory_utilization higher", "--memory 64g", NULL, "the host's limit says nothing of a pool on the card"},
 	{"patrickbryant1/AFProfile#8", "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4770354232 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n"
 				       "             parameter allocation:  372.76MiB\n                 total allocation:   14.44GiB\nI am running a 3080 ti GPU.\n", 6,
 	 "a smaller batch", NULL, "the card that the text names has 12 GB", "data/gpus.csv, RTX-3080-Ti; a laptop's says so"},
@@ -55,6 +59,8 @@ static const struct crash_want want[] = {
 	{"zai-org/GLM-4.5#3", "python3 -m sglang.launch_server --model-path zai-org/GLM-4.5-Air-FP8 --tp-size 4 --speculative-algorithm EAGLE --speculative-num-steps 3 --mem-fraction-static 0.7\n"
 			      NEW("1.38 GiB", "79.11 GiB", "1.03 GiB", "75.92 GiB", "214.00 MiB"), 1,
 	 "without speculative decoding", "--quantization fp8", "quantised weights", "the model was loaded twice, as its own draft; it is FP8 by its name"},
+	{"own", "python3 -m sglang.launch_server --model-path own/model-7B --speculative-algorithm NGRAM\n" NEW("1.38 GiB", "79.11 GiB", "1.03 GiB", "75.92 GiB", "214.00 MiB"), 6,
+	 "mem-fraction-static", "speculative decoding", NULL, "sglang server_args.py: n-grams of the text are no model"},
 	{"OpenMOSE/RWKV5-LM-LoRA#2", "  File \"/l/torch/autograd/__init__.py\", line 173, in backward\n    Variable._execution_engine.run_backward(\nRuntimeError: " OLD("112.00 MiB", "79.15 GiB", "77.24 GiB", "73.69 MiB", "77.82 GiB")
 				     "At:\n  /l/torch/nn/functional.py(1243): dropout\n  /l/torch/utils/checkpoint.py(368): unpack\n", 6,
 	 "micro-batch", "recompute", "gradient checkpointing", "frames of C++ have their lines in brackets"},
