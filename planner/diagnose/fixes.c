@@ -281,9 +281,9 @@ static void fix_what_remains(const struct oom_asked *q, struct oom_crash_answer 
 	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && c->bytes[OOM_CRASH_OTHER] > c->bytes[OOM_CRASH_ALLOCATED])
 		add(c, a, "", OOM_LEVER_RESTART);
 	/* unified memory: the limit is a share of it */
-	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && a->n_fix == OOM_ANSWER_FIXES)
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && !oom_lever_is_set(c, OOM_LEVER_WATERMARK) && a->n_fix == OOM_ANSWER_FIXES)
 		a->n_fix--;
-	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && levers)
+	if (of_memory && oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && !oom_lever_is_set(c, OOM_LEVER_WATERMARK) && levers)
 		add(c, a, "", OOM_LEVER_WATERMARK);
 	if (cause == OOM_CAUSE_UNKNOWN && work != OOM_WORK_UNKNOWN && !oom_plenty(c) && !oom_runtime_is(c, OOM_RUNTIME_HOST))
 		add(c, a, "if it has no more than usual: ", OOM_LEVER_OTHERS);

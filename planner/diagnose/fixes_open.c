@@ -105,7 +105,7 @@ void oom_fixes_open(const struct oom_crash *c, enum oom_cause cause, struct oom_
 		open_lever(c, a, "if it was not training: ", OOM_LEVER_REQUESTS);
 	if (!c->trains && !oom_alone_too_large(c) && !says_both(c))
 		open_lever(c, a, "if it was not training: ", OOM_LEVER_NO_GRAD);
-	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK))
+	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && !oom_lever_is_set(c, OOM_LEVER_WATERMARK))
 		oom_fix_lever(c, a, "", OOM_LEVER_WATERMARK);
 	if (!oom_alone_too_large(c) && !computes(c) && !large && !oom_overcommitted(c))
 		open_lever(c, a, "if the model was being loaded: ", says_both(c) ? OOM_LEVER_LOAD : OOM_LEVER_QUANT);

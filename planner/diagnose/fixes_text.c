@@ -32,8 +32,8 @@ static void fix_before_all(const struct oom_asked *q, struct oom_crash_answer *a
 
 	if ((of_memory || q->cause == OOM_CAUSE_KV_CACHE || q->cause == OOM_CAUSE_OTHER_PROCESS) && c->several)
 		oom_fix_lever(c, a, "", OOM_LEVER_UNLOAD);
-	/* MPSHeapAllocatorImpl::init_allocator in aten/src/ATen/mps/MPSAllocator.mm */
-	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && (c->set & OOM_SET(OOM_LEVER_WATERMARK)))
+	/* MPSHeapAllocatorImpl::init_allocator in aten/src/ATen/mps/MPSAllocator.mm; a limit that was lifted is none in the message */
+	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && (c->set & OOM_SET(OOM_LEVER_WATERMARK)) && c->known[OOM_CRASH_TOTAL])
 		oom_fix_add(a, "", "export the variable in the shell, before Python starts: it is read once, when the allocator is made, and the limit in the message is the one that held");
 	if (of_memory && c->drafts && oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
 		oom_fix_add(a, "", "without speculative decoding, or with a small draft model of its own: the draft's weights, cache and graphs lie on the card beside the model's");

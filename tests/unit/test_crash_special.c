@@ -67,6 +67,9 @@ static const struct crash_want want[] = {
 	{"pytorch/pytorch#96814", "os.environ[\"PYTORCH_MPS_HIGH_WATERMARK_RATIO\"] = \"0.0\"\ntrainer.fit(m)\nMPS backend out of memory (MPS allocated: 7.43 GB, other allocations: 24.46 GB, max allowed: 32.00 GB). Tried to allocate "
 				  "129.21 MB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).\n", 1,
 	 "export the variable in the shell", "lets the system swap", NULL, "it is set already, and had no effect"},
+	{"own, after MPSAllocator.mm", "export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0\nMPS backend out of memory (MPS allocated: 30.12 GB, other allocations: 1.10 GB, max allowed: 17179869184.00 GB). Tried to allocate "
+				       "4.00 GB on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations (may cause system failure).\n", 6,
+	 "smaller model", "export the variable", NULL, "the largest size_t: the variable did its work"},
 	{"deepbeepmeep/Wan2GP#551", "video on Windows 11\n" NEW("1.78 GiB", "24.00 GiB", "0 bytes", "17.33 GiB", "5.00 GiB"), 1,
 	 "max_split_size_mb", NULL, NULL, "Windows has no expandable segments"},
 	{"guochengqian/PointNeXt#147", TRACE AT("examples/segmentation/main.py", "test", "logits = model(data)") OLD("1.22 GiB", "9.77 GiB", "5.92 GiB", "1.16 GiB", "6.52 GiB") "[S3DIS]: Test [5]/[68] cloud, pointnet\n", 1,
