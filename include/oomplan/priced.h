@@ -46,7 +46,8 @@ OOM_API enum oom_status oom_crash_price(const struct oom_crash_text *text, const
 /* What the keys of the text say better than the words around the message, whether or not they could be priced: into the crash,
  * before it is answered. */
 OOM_API void oom_priced_settle(const struct oom_priced *priced, struct oom_crash *crash);
-/* The same of a plan that is given beside the text: what it does already is no advice. */
+/* The same of a plan as it is given beside the text: what it does already is no advice.  Of what it leaves at its default
+ * the text has the word: a traceback may show scores that a default plan does not have. */
 OOM_API void oom_crash_of_plan(struct oom_crash *crash, const struct oom_plan *plan);
 
 #ifdef __cplusplus

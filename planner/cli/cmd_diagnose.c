@@ -259,7 +259,7 @@ static int compare(struct oom_job *job, struct output *o, struct oom_crash *c,
 			code = oom_complain(OOM_EXIT_INPUT, "%s", m ? err.text : "out of host memory");
 	}
 	if (priced)
-		oom_crash_of_plan(c, &m->asked.plan);
+		oom_crash_of_plan(c, &job->plan);
 	/* what the message says stands without a plan */
 	if (priced)
 		code = answer_beside(job, o, &t, c, log, m);

@@ -230,32 +230,36 @@ void oom_priced_changes(struct oom_pricing *p, struct oom_evaluator *ev)
 		 (double)s->best.used_bytes / 1073741824.0, card, out->missing_bytes ? ", by the price" : "", p->q.allow ? "; without changing what is learnt nothing fits" : "");
 }
 
-/* Levers that the plan has pulled, and those that it has not. */
-static void levers_of(const struct oom_plan *plan, uint64_t *set, uint64_t *unset)
+/* Levers that the plan has pulled, and those that it has not; silent: where it has that plan's values, nobody has said
+ * anything (NULL: every value counts). */
+static void levers_of(const struct oom_plan *plan, const struct oom_plan *silent, uint64_t *set, uint64_t *unset)
 {
-	char value[OOM_VALUE_SIZE];
+	char value[OOM_VALUE_SIZE], other[OOM_VALUE_SIZE];
 
 	for (size_t i = 0; i < sizeof(levers) / sizeof(levers[0]); i++) {
 		if (!levers[i].none)
 			continue;
 		oom_plan_get(plan, oom_knob_find(levers[i].knob), value, sizeof(value));
+		if (silent && !strcmp(value, oom_plan_get(silent, oom_knob_find(levers[i].knob), other, sizeof(other))))
+			continue;
 		*(strcmp(value, levers[i].none) ? set : unset) |= OOM_SET(levers[i].lever);
 	}
-	if (plan->micro_batch == 1)
+	if (plan->micro_batch == 1 && !(silent && silent->micro_batch == 1))
 		*set |= OOM_SET(OOM_LEVER_BATCH);
 }
 
 /* What the plan has is what the run has, by default or by a key. */
 void oom_priced_set(struct oom_pricing *p)
 {
-	levers_of(&p->m.asked.plan, &p->out->set, &p->out->unset);
+	levers_of(&p->m.asked.plan, NULL, &p->out->set, &p->out->unset);
 }
 
 void oom_crash_of_plan(struct oom_crash *c, const struct oom_plan *plan)
 {
+	const struct oom_plan silent = oom_plan_default();
 	uint64_t unset = 0;
 
-	levers_of(plan, &c->set, &unset);
+	levers_of(plan, &silent, &c->set, &unset);
 	c->set &= ~unset;
 }
 
