@@ -110,7 +110,8 @@ static enum oom_crash_phase first_named(const char *from, const char *to, const 
 /* "Training is fine, but it occurs in the evaluation step": of what stands before "but" people say that it works. */
 bool oom_phase_by_contrast(struct oom_crash *c, const char *begin, const char *end)
 {
-	static const char *const praise[] = {" OK", " ok", " fine", " works", " worked", "uccess", "no issue", "no problem", "without any", "without issue", "without problem"},
+	static const char *const praise[] = {" OK", " ok", " fine", " works", " worked", " success", "Success", "no issue", "no problem", "without any issue", "without any problem",
+					       "without any error", "without issue", "without problem", "without error"},
 				 *const blame[] = {"occur", "happen"};
 
 	for (const char *p = begin; (p = oom_text_find(p, end, " but ")); p++) {
