@@ -66,8 +66,9 @@ OOM_API enum oom_status oom_reading_of_run(struct oom_reading **out, const char 
 					   size_t n, const char *const *words, size_t n_words,
 					   const char *framework, struct oom_error *err);
 /* The same for a run whose libraries are known besides: versions, which may be NULL, is a plan whose transformers and
- * torch are OOM_VERSION, or 0 where the version is not known, and whose gpus are the run's where no file says how many.  A default that is another in these versions is theirs.  It
- * fails with the same statuses, and oom_reading_free() frees what it hands out. */
+ * torch are OOM_VERSION, or 0 where the version is not known, and whose gpus and engine are the run's where no file says
+ * them.  A default that is another in these versions is theirs.  It fails with the same statuses, and oom_reading_free()
+ * frees what it hands out. */
 OOM_API enum oom_status oom_reading_of_dated(struct oom_reading **out, const char *const *files,
 					     size_t n, const char *const *words, size_t n_words,
 					     const char *framework, const struct oom_plan *versions,

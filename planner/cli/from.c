@@ -50,6 +50,7 @@ int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said,
 		  const struct oom_list *knobs)
 {
 	struct line line = {.knobs = knobs};
+	struct oom_plan known = *said;
 	const char *files[OOM_LIST_MAX];
 	struct oom_error err = {{0}};
 	size_t n = 0;
@@ -59,10 +60,13 @@ int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said,
 			files[n++] = job->from.items[i];
 	if (!n && !job->n_command)
 		return 0;
-	if (oom_reading_of_dated(&job->reading, files, n, job->command, job->n_command, job->framework, said, &err))
-		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
-	if (!job->gpu || !oom_gpu_counted(job->gpu, &line.cards))
+	/* how many cards there are is known before the files are read: one process takes several as another engine */
+	if (job->gpu && oom_gpu_counted(job->gpu, &line.cards))
+		known.gpus = line.cards.gpus;
+	else
 		line.cards = (struct oom_gpu_count){.name = ""};
+	if (oom_reading_of_dated(&job->reading, files, n, job->command, job->n_command, job->framework, &known, &err))
+		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	oom_reading_apply(job->reading, &job->plan, complain, &line);
 	return 0;
 }

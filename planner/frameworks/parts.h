@@ -56,6 +56,7 @@ struct oom_reading {
 	struct fw_part *all;
 	int64_t transformers, torch;    /* OOM_VERSION as who reads knows them; 0: from files alone */
 	int64_t gpus;                   /* as who reads knows them; 0: from files alone */
+	bool other_engine;              /* who reads has named one that the files' own stands below */
 	bool out_of_memory;
 };
 

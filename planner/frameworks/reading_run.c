@@ -183,6 +183,7 @@ enum oom_status oom_reading_of_dated(struct oom_reading **out, const char *const
 		r->transformers = versions->transformers;
 		r->torch = versions->torch;
 		r->gpus = versions->gpus;
+		r->other_engine = versions->engine != oom_plan_default().engine;
 	}
 	for (size_t i = 0; !st && i < n; i++) {
 		st = part_read(r, files[i], framework, &p, err);

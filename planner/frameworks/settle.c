@@ -213,7 +213,7 @@ static void settle_replicated(struct oom_reading *r)
 		plain |= r->parts[i]->fw->wraps_replicas && dot && !strcmp(dot, ".py");
 		launched |= r->parts[i]->fw->role == FW_LAUNCHER && *fw_text(r->parts[i], "name");
 	}
-	if (plain && !launched && gpus > 1 && fw_fact_is(all, "engine", "hf") &&
+	if (plain && !launched && !r->other_engine && gpus > 1 && fw_fact_is(all, "engine", "hf") &&
 	    (!part_fact(all, "base-bits") || fw_fact_is(all, "base-bits", "16")))
 		fw_set(all, "data-parallel", "true", NULL, "transformers/trainer.py _wrap_model: one process sees all cards, no launcher is named");
 }
