@@ -304,6 +304,14 @@ static void settle_one_process(struct fw_part *all)
 	fw_open(all, "zero", "one process: FSDP shards nothing there, and is priced so");
 }
 
+/* One rank of a layer has no collectives to overlap: NeMo switches sequence parallelism off there, and the overlap with it
+ * (megatron_base_model.py _validate_and_override_config).  A degree that is left to a variable is priced as one as well. */
+static void settle_overlap(struct fw_part *all)
+{
+	if (fw_fact_is(all, "tp-comm-overlap", "true") && whole(all, "tp", 1) <= 1)
+		fw_set(all, "@price.tp-comm-overlap", "false", NULL, NULL);
+}
+
 /* What compares answers or models works on whole logits: a file's fused or chunked loss there is priced as they are. */
 static void settle_whole_logits(struct fw_part *all)
 {
@@ -373,6 +381,7 @@ void reading_settle(struct oom_reading *r)
 		settle_replicas(all);
 	settle_one_process(all);
 	settle_whole_logits(all);
+	settle_overlap(all);
 	settle_sync(r);
 	if (whole(all, "gpus", 0) == 1)
 		fw_default(all, "nodes", "1", "one GPU");
