@@ -20,7 +20,6 @@ void oom_report_allocation(const struct oom_eval *e)
 		       oom_gib(e->overall_peak), oom_gib(e->wanted_bytes));
 }
 
-/* Which GPU of several is priced, and what the others differ by. */
 uint64_t oom_foreign_contexts(const struct oom_plan *p, const struct oom_eval *e)
 {
 	if (p->gpus <= p->nodes || p->rank0_contexts || p->data_parallel || oom_engine_at((size_t)p->engine)->in_turn)
@@ -35,6 +34,7 @@ bool oom_is_tight(const struct oom_target *t, const struct oom_plan *p, const st
 	return t->q.capacity_bytes && e->used_bytes <= budget && e->used_bytes + oom_foreign_contexts(p, e) > budget;
 }
 
+/* Which GPU of several is priced, and what the others differ by. */
 void oom_report_several(const struct oom_target *t, const struct oom_plan *p, const struct oom_eval *e)
 {
 	const struct oom_engine_info *engine = oom_engine_at((size_t)p->engine);

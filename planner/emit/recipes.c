@@ -63,7 +63,6 @@ static void axolotl_precision(struct emission *e)
 		emit_set(e, "float16", "true");
 }
 
-/* How the ranks divide the model. */
 /* activation_offloading: true turns checkpointing off where adapters train, "hidden_states" keeps it, and either is refused
  * without gradient_checkpointing (core/builders/base.py _configure_gradient_checkpointing, utils/schemas/validation.py
  * check_activation_offloading_wo_gc of 067b021). */
@@ -80,6 +79,7 @@ static void axolotl_checkpoints(struct emission *e)
 	emit_rows(e, "", "axolotl", "gradient_checkpointing_kwargs.use_reentrant");
 }
 
+/* How the ranks divide the model. */
 static void axolotl_ranks(struct emission *e)
 {
 	if (e->plan->tp > 1)
