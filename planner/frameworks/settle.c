@@ -9,6 +9,8 @@
 #include <strings.h>
 
 #include "arguments.h"
+#include "oomplan/option.h"
+#include "oomplan/rules.h"
 #include "parts.h"
 
 /* transformers: accelerate switches autocast off under DeepSpeed (accelerate accelerator.py, class
@@ -304,29 +306,39 @@ static void settle_one_process(struct fw_part *all)
 	fw_open(all, "zero", "one process: FSDP shards nothing there, and is priced so");
 }
 
-/* One rank of a layer has no collectives to overlap: NeMo switches sequence parallelism off there, and the overlap with it
- * (megatron_base_model.py _validate_and_override_config).  A degree that is left to a variable is priced as one as well. */
+/* One rank of a layer has no collectives to overlap: NeMo switches the overlap off there with sequence parallelism
+ * (megatron_base_model.py _validate_and_override_config).  A degree in a variable is priced as one as well. */
 static void settle_overlap(struct fw_part *all)
 {
 	if (fw_fact_is(all, "tp-comm-overlap", "true") && whole(all, "tp", 1) <= 1)
 		fw_set(all, "@price.tp-comm-overlap", "false", NULL, NULL);
 }
 
-/* What compares answers or models works on whole logits: a file's fused or chunked loss there is priced as they are. */
+/* Whether the knobs' rules refuse the loss beside the objective; one that no knob has is without whole logits (apply.c). */
+static bool refuses_loss(const char *objective, const char *loss)
+{
+	const struct oom_option *knob = oom_knob_find("loss");
+	struct oom_plan plan = oom_plan_default();
+	const struct oom_rule *rule;
+
+	if (oom_plan_set(&plan, oom_knob_find("objective"), objective, NULL))
+		return false;
+	if (oom_plan_set(&plan, knob, loss, NULL))
+		oom_plan_set(&plan, knob, "fused", NULL);
+	rule = oom_plan_broken(&plan, NULL);
+	return rule && oom_rule_concerns(rule, knob);
+}
+
+/* What compares answers or models works on whole logits: a file's fused or chunked loss there is priced as they are, but
+ * none that holds more of them than the plain one. */
 static void settle_whole_logits(struct fw_part *all)
 {
-	static const char *const compared[] = {"dpo", "orpo", "cpo", "simpo", "kto", "grpo", "distill", "gkd", "ppo", "online-dpo", "xpo",
-					       "nash-md"};
-	const struct fact *loss = part_fact(all, "loss");
+	const struct fact *loss = part_fact(all, "loss"), *objective = part_fact(all, "objective");
 
-	if (!loss || !strcmp(loss->value, "plain") || !strcmp(loss->value, "outside") || !strcmp(loss->value, "own-type"))
+	if (!loss || !strcmp(loss->value, "outside") || !strcmp(loss->value, "own-type") || !objective || !refuses_loss(objective->value, loss->value))
 		return;
-	for (size_t i = 0; i < sizeof(compared) / sizeof(compared[0]); i++) {
-		if (!fw_fact_is(all, "objective", compared[i]))
-			continue;
-		fw_set(all, "@price.loss", "plain", NULL, NULL);
-		fw_open(all, "loss", "of this objective whole logits are priced: more than the file's loss takes");
-	}
+	fw_set(all, "@price.loss", "plain", NULL, NULL);
+	fw_open(all, "loss", "of this objective whole logits are priced: more than the file's loss takes");
 }
 
 /* Trainer enters no_sync for all micro-batches of a step but the last (transformers/trainer.py; accelerate accelerator.py
