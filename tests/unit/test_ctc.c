@@ -90,6 +90,24 @@ static void passed_adapters_have_no_states(void **state)
 	assert_int_equal(must(config, &feed).grad_bytes, (uint64_t)12 * 4 * (768 + 3072) * 4);
 }
 
+/* Each convolution of data2vec's positions is counted for itself: there cannot be a billion of them. */
+static void positions_end(void **state)
+{
+	static const char *const numbers[] = {"0", "65", "1000000000"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		const struct oom_plan p = with("audio-seconds=2");
+		struct oom_error err = {{0}};
+		struct oom_eval e;
+		char json[120];
+
+		snprintf(json, sizeof(json), "{\"model_type\": \"data2vec-audio\", \"num_conv_pos_embeddings\": %s}", numbers[i]);
+		assert_int_not_equal(price(json, &p, &e, &err), OOM_OK);
+		assert_non_null(strstr(err.text, "num_conv_pos_embeddings"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -97,6 +115,7 @@ int main(void)
 		cmocka_unit_test(audio_makes_the_step),
 		cmocka_unit_test(frozen_convolutions_keep_nothing),
 		cmocka_unit_test(passed_adapters_have_no_states),
+		cmocka_unit_test(positions_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

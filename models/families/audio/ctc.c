@@ -14,7 +14,7 @@
 #include "config/keys.h"
 #include "ctc.h"
 
-enum { RATE = 16000, USUAL_SECONDS = 10 };
+enum { RATE = 16000, USUAL_SECONDS = 10, MOST_POSITIONS = 64 };
 
 static const struct ctc_kind wav2vec2 = {.base = "wav2vec2", .returns_features = true}, hubert = {.base = "hubert"},
 			     unispeech = {.base = "unispeech", .returns_features = true},
@@ -52,6 +52,8 @@ static void ctc_parse(struct oom_arch *a)
 	if (ctc_kind_of(a)->stacked) {
 		own->pos_layers = own->pos_kernel;
 		own->pos_kernel = oom_read_count_or(r, "conv_pos_kernel_size", 19);
+		if (!own->pos_layers || own->pos_layers > MOST_POSITIONS)
+			oom_read_fail(r, "num_conv_pos_embeddings: convolutions one behind the other, 1 to %d of them", MOST_POSITIONS);
 	}
 	if (!n || oom_read_counts(r, "conv_kernel", own->kernels, OOM_CTC_CONVS) != n ||
 	    oom_read_counts(r, "conv_stride", own->strides, OOM_CTC_CONVS) != n)
