@@ -98,7 +98,7 @@ OOM_API const char *oom_phase_str(enum oom_phase phase);
 OOM_API const char *oom_phase_column(enum oom_phase phase);
 
 /* What an evaluation has to say at most, and the text of all of it, a model's own sentences before it. */
-enum { OOM_WARNINGS = 4, OOM_WARNINGS_SIZE = 2400 };
+enum { OOM_WARNINGS = 8, OOM_WARNINGS_SIZE = 3200 };
 
 struct oom_eval;
 /* All that is only approximated or not counted, "; " between sentences: of the model, which may be NULL, and of the

@@ -27,7 +27,8 @@ static struct oom_eval price(const char *json, const struct oom_plan *p, char sa
 	return e;
 }
 
-/* What a text model does not look at is three facts, and that it has no loss of routers is a fourth. */
+/* What a text model does not look at is three facts, that it has no loss of routers is a fourth, and that its weights are
+ * stored in four bits and none of them trains a fifth. */
 static void of_a_step(void **state)
 {
 	struct oom_plan p = oom_plan_default();
@@ -48,7 +49,11 @@ static void of_a_step(void **state)
 	assert_non_null(strstr(said, "video is not counted"));
 	assert_non_null(strstr(said, "audio is not counted"));
 	assert_non_null(strstr(said, "output-router-logits has no effect"));
-	assert_non_null(e.warning[OOM_WARNINGS - 1]);
+	assert_non_null(e.warning[3]);
+	assert_null(e.warning[4]);
+	price("{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}", &p, said);
+	assert_non_null(strstr(said, "output-router-logits has no effect"));
+	assert_non_null(strstr(said, "quant"));
 }
 
 /* The head of a masked language model that is not fused does not hide what attention leaves out. */
