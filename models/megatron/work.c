@@ -239,6 +239,16 @@ static void add_traffic(const struct oom_megatron *m, const struct sum *s, doubl
 	}
 }
 
+static void add_launches(const struct sum *s, double again, bool head, struct oom_work *w)
+{
+	w->launches = s->fwd * (1 + again) + (head ? 20 : 4);
+	w->launches_back = s->bwd + (head ? 12 : 4);
+	/* of a layer of experts what comes before them: how many tokens each gets is known on the card alone
+	 * (megatron/core/transformer/transformer_config.py, cuda_graph_modules) */
+	w->captured = s->tensor * (DENSE_FWD * (1 + again) + DENSE_BWD);
+	w->replays = s->tensor * 2;
+}
+
 static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 {
 	struct mg_chunk c[MG_CHUNKS];
@@ -289,12 +299,7 @@ static struct oom_work rank_work(const struct oom_megatron *m, int64_t r)
 	w.streamed = weights * (size * (passes + again) + (m->lora_r ? 0 : 8));
 	/* logits in 16 bit and in fp32, softmax, gradient */
 	w.bytes += head / h * n * 22;
-	w.launches = s.fwd * (1 + again) + (head > 0 ? 20 : 4);
-	w.launches_back = s.bwd + (head > 0 ? 12 : 4);
-	/* of a layer of experts what comes before them: how many tokens each gets is known on the card alone
-	 * (megatron/core/transformer/transformer_config.py, cuda_graph_modules) */
-	w.captured = s.tensor * (DENSE_FWD * (1 + again) + DENSE_BWD);
-	w.replays = s.tensor * 2;
+	add_launches(&s, again, head > 0, &w);
 	w.units = s.tensor;
 	add_traffic(m, &s, again, n, size, &w);
 	if (m->pp > 1) {
