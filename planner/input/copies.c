@@ -25,6 +25,7 @@ static const struct {
 	{"-bnb-4bit", BITSANDBYTES},
 	{"-GPTQ-Int8", GROUPED("gptq", "8")},
 	{"-GPTQ-Int4", GROUPED("gptq", "4")},
+	{"-AWQ-INT4", GROUPED("awq", "4")},     /* hugging-quants' */
 	{"-Int8", GROUPED("gptq", "8")},        /* Qwen's of 2023 */
 	{"-Int4", GROUPED("gptq", "4")},
 	{"-GPTQ", GROUPED("gptq", "4")},

@@ -79,6 +79,7 @@ static void test_copies(void **state)
 		{"TheBloke/Mistral-7B-v0.1-GPTQ", "gptq", 4, 128},
 		{"Qwen/Qwen2.5-72B-Instruct-GPTQ-Int8", "gptq", 8, 128},
 		{"hugging-quants/Meta-Llama-3.1-8B-Instruct-GPTQ-INT4", "gptq", 4, 128},
+		{"hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4", "awq", 4, 128},
 		{"Qwen/Qwen-72B-Chat-Int8", "gptq", 8, 128},
 		{"Qwen/Qwen2.5-7B-Instruct-AWQ", "awq", 4, 128},
 		{"unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "bitsandbytes", 0, 0},       /* a config that is a file of its own */
