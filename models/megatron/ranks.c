@@ -9,6 +9,7 @@
 #include "rank.h"
 #include "step/phases.h"
 #include "step/replay.h"
+#include "step/warnings.h"
 
 /* When each kind of row is there, and whose it is. */
 static const struct {
@@ -155,6 +156,17 @@ static const char *const adapted_warnings[] =
 	SPLITS(NEAREST "; adapters as Megatron-Bridge's LoRA has them, one for queries, keys and values and one for gate "
 		       "and up, from its source (estimated)");
 
+/* What changes the seconds alone here takes memory all the same. */
+static void warn(const struct kind *kind, const struct oom_megatron *m, const struct oom_plan *p, struct oom_eval *out)
+{
+	size_t n = oom_warnings_add(out, 0, kind->warning(m));
+
+	if (p->cuda_graphs)
+		n = oom_warnings_add(out, n, "the pools of CUDA graphs are not counted: the run takes more");
+	if (p->tp_overlap && m->tp > 1)
+		oom_warnings_add(out, n, "the user buffers of tp-comm-overlap are not counted: the run takes more");
+}
+
 static enum oom_status evaluate(const struct kind *kind, const struct oom_model *model,
 				const struct oom_plan *p, struct oom_eval *out, struct oom_alive *alive,
 				struct oom_error *err)
@@ -203,8 +215,7 @@ static enum oom_status evaluate(const struct kind *kind, const struct oom_model 
 	for (int i = OOM_PHASE_FWD1; alive && i <= OOM_PHASE_BWD2; i++)
 		if (i != OOM_PHASE_OPT1)
 			alive[i].op = "the last micro-batch in flight";
-	memset(out->warning, 0, sizeof(out->warning));
-	out->warning[0] = kind->warning(m);
+	warn(kind, m, p, out);
 	return OOM_OK;
 }
 

@@ -7,7 +7,7 @@
 
 #include "step/engines.h"
 
-static size_t add(struct oom_eval *out, size_t n, const char *sentence)
+size_t oom_warnings_add(struct oom_eval *out, size_t n, const char *sentence)
 {
 	if (n < OOM_WARNINGS && sentence && *sentence)
 		out->warning[n++] = sentence;
@@ -18,14 +18,14 @@ void oom_warnings_collect(const struct oom_tape *t, const struct oom_model *mode
 			  struct oom_eval *out)
 {
 	const struct oom_engine *engine = oom_engine_of(plan);
-	size_t n = oom_engine_divides(plan) ? add(out, 0, engine->approximates) : 0;
+	size_t n = oom_engine_divides(plan) ? oom_warnings_add(out, 0, engine->approximates) : 0;
 
 	for (size_t i = 0; i < OOM_WARNINGS; i++)
-		n = add(out, n, t->warning[i]);
-	n = add(out, n, oom_model_stored_warning(model, plan));
+		n = oom_warnings_add(out, n, t->warning[i]);
+	n = oom_warnings_add(out, n, oom_model_stored_warning(model, plan));
 	if (t->approximate)
-		n = add(out, n, "PEFT 0.20 stops with an error on this model with these adapters: the figures are what it "
-				"would hold");
+		n = oom_warnings_add(out, n, "PEFT 0.20 stops with an error on this model with these adapters: the figures are "
+					     "what it would hold");
 	while (n < OOM_WARNINGS)
 		out->warning[n++] = NULL;
 }

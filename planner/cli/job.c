@@ -195,10 +195,6 @@ static void warn(const struct oom_target *t)
 	if (shape.max_positions && p->seq_len > (int64_t)shape.max_positions)
 		oom_complain(0, "warning: %lld tokens, but the model has %llu positions",
 			     (long long)p->seq_len, (unsigned long long)shape.max_positions);
-	if (p->cuda_graphs)
-		oom_complain(0, "warning: the pools of CUDA graphs are not counted: more memory than is priced");
-	if (p->tp_overlap)
-		oom_complain(0, "warning: the user buffers of --tp-comm-overlap are not counted: more memory than is priced");
 	if (p->gpus / p->nodes > largest_node(t->q.gpu))
 		oom_complain(0, "warning: %lld GPUs in one machine, which none has: the step time and the host's memory "
 				"are those of such a machine; --gpus-per-node 8 (or --gpu 8x8xNAME) says how they are spread",
