@@ -32,6 +32,7 @@ static const struct {
 	{"Baichuan2-7B", 7.5e9, CARD},
 	{"BART-base", 139e6, CARD},
 	{"BART-large", 406e6, CARD},
+	{"BART-large-CNN", 406e6, CARD},
 	{"BLOOM-176B", 176e9, CARD},
 	{"BLOOM-1b1", 1.07e9, CARD},
 	{"BLOOM-1b7", 1.72e9, CARD},
