@@ -74,16 +74,18 @@ static const struct {
 	enum oom_base (*base)(const struct oom_model *m);       /* NULL: it cannot be trained through */
 	const char *trained;    /* what is trained instead */
 	const char *group;      /* the key that says how many elements of a row share a scale */
+	/* such files hold packed linear layers, an expert's among them, and no stack of experts that could be loaded */
+	bool packs;
 } methods[] = {
-	{"bitsandbytes", bitsandbytes, NULL, NULL},
-	{"gptq", gptq, NULL, "group_size"},
-	{"awq", awq, NULL, "group_size"},
-	{"hqq", hqq, NULL, "quant_config.weight_quant_params.group_size"},
+	{"bitsandbytes", bitsandbytes, NULL, NULL, false},
+	{"gptq", gptq, NULL, "group_size", true},
+	{"awq", awq, NULL, "group_size", true},
+	{"hqq", hqq, NULL, "quant_config.weight_quant_params.group_size", true},
 	/* their quantizers say is_trainable: False (transformers/quantizers/quantizer_X.py) */
-	{"mxfp4", NULL, "Mxfp4Config(dequantize=True)", NULL},
-	{"fp8", NULL, "FineGrainedFP8Config(dequantize=True)", NULL},
-	{"compressed-tensors", NULL, "CompressedTensorsConfig(run_compressed=False)", NULL},
-	{"fbgemm_fp8", NULL, "a checkpoint in 16 bit", NULL},
+	{"mxfp4", NULL, "Mxfp4Config(dequantize=True)", NULL, false},
+	{"fp8", NULL, "FineGrainedFP8Config(dequantize=True)", NULL, false},
+	{"compressed-tensors", NULL, "CompressedTensorsConfig(run_compressed=False)", NULL, false},
+	{"fbgemm_fp8", NULL, "a checkpoint in 16 bit", NULL, false},
 };
 
 static size_t method_of(const struct oom_model *m)
@@ -130,6 +132,8 @@ void oom_model_settle_base(const struct oom_model *m, struct oom_plan *p)
 	base = methods[i].base(m);
 	if (oom_plan_quantised(p) ? oom_plan_base(p) != base : base == OOM_BASE_PLAIN)
 		return;
+	if (methods[i].packs && m->arch.n_experts)
+		p->moe_experts = OOM_EXPERTS_SEPARATE;
 	settle_group(m, methods[i].group, base, p);
 	if (oom_plan_quantised(p))
 		return;
@@ -173,7 +177,14 @@ void oom_model_read_quantised(struct oom_model *m)
 		 known && methods[i].trained ? methods[i].trained : "");
 }
 
+/* transformers 5 quantises nn.Linear and leaves stacks of experts alone; what an older version saved, or unsloth, has
+ * experts that are layers. The file's name does not say which. */
+static const char stacked[] = "the checkpoint's experts are counted as stacks in 16 bit, as transformers 5 saves them; one that was saved with "
+			      "experts in 4 bit (transformers 4, unsloth) is --moe-experts separate";
+
 const char *oom_model_stored_warning(const struct oom_model *m, const struct oom_plan *p)
 {
-	return oom_plan_quantised(p) ? "" : m->quantised;
+	if (!oom_plan_quantised(p))
+		return m->quantised;
+	return is_quantised(m) && m->arch.n_experts && p->moe_experts == OOM_EXPERTS_FUSED ? stacked : "";
 }

@@ -202,6 +202,44 @@ static void as_the_config_has_it(void **state)
 	}
 }
 
+/* Files of GPTQ, AWQ and HQQ hold packed linear layers alone, so a mixture's experts are layers of their own; bitsandbytes'
+ * may hold stacks in 16 bit (transformers 5) or layers in 4 (transformers 4, unsloth), which is said. */
+static void experts_of_a_checkpoint(void **state)
+{
+#define MIXTURE(rest) "{\"model_type\": \"mixtral\", \"hidden_size\": 64, \"intermediate_size\": 128, \"num_hidden_layers\": 2, " \
+		      "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"num_local_experts\": 4, \"vocab_size\": 100, \"quantization_config\": {" rest "}}"
+	static const struct {
+		const char *json;
+		int64_t experts;
+		const char *says;
+	} cases[] = {
+		{MIXTURE("\"quant_method\": \"gptq\", \"bits\": 4"), OOM_EXPERTS_SEPARATE, ""},
+		{MIXTURE("\"quant_method\": \"awq\""), OOM_EXPERTS_SEPARATE, ""},
+		{MIXTURE("\"quant_method\": \"hqq\""), OOM_EXPERTS_SEPARATE, ""},
+		{MIXTURE("\"load_in_4bit\": true"), OOM_EXPERTS_FUSED, "--moe-experts separate"},
+		{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}"), OOM_EXPERTS_FUSED, ""},
+	};
+	char note[300];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct oom_plan p = adapted(OOM_BASE_PLAIN);
+		struct oom_error err = {{0}};
+		struct oom_keys keys = {0};
+		struct oom_model *m = NULL;
+
+		assert_int_equal(oom_keys_parse(&keys, cases[i].json, strlen(cases[i].json), "c", &err), OOM_OK);
+		assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
+		oom_plan_settle_for(&p, m, note);
+		if (p.moe_experts != cases[i].experts || !*oom_model_stored_warning(m, &p) != !*cases[i].says ||
+		    !strstr(oom_model_stored_warning(m, &p), cases[i].says))
+			fail_msg("%s: experts %lld, \"%s\"", cases[i].json, (long long)p.moe_experts,
+				 oom_model_stored_warning(m, &p));
+		oom_model_free(m);
+		oom_keys_release(&keys);
+	}
+}
+
 /* What no rank divides: with two cards and FSDP or ZeRO-3 a card holds as much of a base in buffers as one card alone; as
  * parameters, and in bitsandbytes' format, about half of the codes less (all but scales and what is beside the base).  By hand
  * from the layer above: the codes of two layers are LAYER bytes, so LAYER / 2 of them leave each card. */
@@ -278,7 +316,7 @@ int main(void)
 		cmocka_unit_test(buffers_are_the_rules),
 		cmocka_unit_test(groups),
 		cmocka_unit_test(kept_inputs),
-		cmocka_unit_test(as_the_config_has_it),
+		cmocka_unit_test(as_the_config_has_it), cmocka_unit_test(experts_of_a_checkpoint),
 		cmocka_unit_test(buffers_are_whole),
 		cmocka_unit_test(buffers_are_not_gathered),
 	};
