@@ -135,6 +135,10 @@ extern "C" {
 	  "vLLM or SGLang: on other cards, or on this one with --vllm-gpu-memory-utilization", \
 	  "vllm sglang elsewhere server true", "trl/generation/vllm_generation.py", OOM_EXACT)
 
+/* Bits of the objectives whose trainers take log-probabilities of given answers from logits that the model returns. */
+#define OOM_METHODS_OF_PREFERENCES \
+	(1u << OOM_METHOD_DPO | 1u << OOM_METHOD_ORPO | 1u << OOM_METHOD_CPO | 1u << OOM_METHOD_SIMPO | 1u << OOM_METHOD_KTO)
+
 #ifdef __cplusplus
 }
 #endif

@@ -74,13 +74,14 @@ static const struct {
 	enum oom_base (*base)(const struct oom_model *m);       /* NULL: it cannot be trained through */
 	const char *trained;    /* what is trained instead */
 	const char *group;      /* the key that says how many elements of a row share a scale */
-	/* such files hold packed linear layers, an expert's among them, and no stack of experts that could be loaded */
+	/* Such files hold packed layers for the places of nn.Linear alone (transformers 5.12 integrations/awq.py
+	 * replace_with_awq_linear), an expert's among them: where they load, experts are layers, and never stacks. */
 	bool packs;
 } methods[] = {
 	{"bitsandbytes", bitsandbytes, NULL, NULL, false},
 	{"gptq", gptq, NULL, "group_size", true},
 	{"awq", awq, NULL, "group_size", true},
-	{"hqq", hqq, NULL, "quant_config.weight_quant_params.group_size", true},
+	{"hqq", hqq, NULL, "quant_config.weight_quant_params.group_size", false},
 	/* their quantizers say is_trainable: False (transformers/quantizers/quantizer_X.py) */
 	{"mxfp4", NULL, "Mxfp4Config(dequantize=True)", NULL, false},
 	{"fp8", NULL, "FineGrainedFP8Config(dequantize=True)", NULL, false},
@@ -177,8 +178,8 @@ void oom_model_read_quantised(struct oom_model *m)
 		 known && methods[i].trained ? methods[i].trained : "");
 }
 
-/* transformers 5 quantises nn.Linear and leaves stacks of experts alone; what an older version saved, or unsloth, has
- * experts that are layers. The file's name does not say which. */
+/* For bitsandbytes and HQQ transformers 5 quantises nn.Linear and leaves stacks of experts alone; what an older version
+ * saved, or unsloth, has experts that are layers.  The config does not say which. */
 static const char stacked[] = "the checkpoint's experts are counted as stacks in 16 bit, as transformers 5 saves them; one that was saved with "
 			      "experts in 4 bit (transformers 4, unsloth) is --moe-experts separate";
 

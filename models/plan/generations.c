@@ -156,17 +156,10 @@ static bool runs_under(struct oom_plan *p, const char *engine)
  * transformers/trainer.py compute_loss). */
 static bool is_about(const struct oom_plan *p, const struct oom_generation *g)
 {
-	switch (p->objective) {
-	case OOM_METHOD_SFT:
-		return g->of == OOM_ABOUT_ALL || (g->of == OOM_ABOUT_LABELS && !(p->label_smoothing > 0));
-	case OOM_METHOD_DPO:
-	case OOM_METHOD_ORPO:
-	case OOM_METHOD_CPO:
-	case OOM_METHOD_SIMPO:
-	case OOM_METHOD_KTO:
-		return g->of != OOM_ABOUT_LABELS;
-	default:
-		return g->of == OOM_ABOUT_ALL;
+	switch ((enum oom_generation_of)g->of) {
+	case OOM_ABOUT_LABELS: return p->objective == OOM_METHOD_SFT && !(p->label_smoothing > 0);
+	case OOM_ABOUT_ANSWERS: return OOM_METHODS_OF_PREFERENCES >> p->objective & 1;
+	default: return true;
 	}
 }
 

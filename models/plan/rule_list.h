@@ -159,7 +159,7 @@
  "engine {engine}; use hf, deepspeed, fsdp1 or fsdp2"},
 {IS_NOT(objective, OOM_METHOD_SFT), NEEDS(AMONG(fused_ce, BY_LOOPS)),
  "objective {objective} makes its own loss of whole logits: --loss plain"},
-{ABOVE(spare_loss, 0), WITHOUT_EFFECT_UNLESS(AMONG(objective, LOOPED & ~BIT(OOM_METHOD_SFT))),
+{ABOVE(spare_loss, 0), WITHOUT_EFFECT_UNLESS(AMONG(objective, OOM_METHODS_OF_PREFERENCES)),
  "spare-loss: objective {objective} has no trainer that does so; dpo, orpo, simpo, cpo and kto may"},
 {IS(fused_ce, OOM_LOSS_OUTSIDE), NEEDS(AMONG(objective, LOOPED)),
  "objective {objective} takes the logits that the model returns: --loss plain"},

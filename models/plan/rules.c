@@ -97,9 +97,7 @@ static bool trains_base(const struct oom_plan *p)
 #define WITHOUT_LABELS (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_SLICED))
 /* and those that a loop of somebody else's takes its log-probabilities of: an fp32 copy, or the logits as they are */
 #define BY_LOOPS (WITHOUT_LABELS | BIT(OOM_LOSS_OUTSIDE) | BIT(OOM_LOSS_OWN_TYPE))
-#define LOOPED \
-	(BIT(OOM_METHOD_SFT) | BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_ORPO) | BIT(OOM_METHOD_CPO) | BIT(OOM_METHOD_SIMPO) | \
-	 BIT(OOM_METHOD_KTO))
+#define LOOPED (BIT(OOM_METHOD_SFT) | OOM_METHODS_OF_PREFERENCES)
 #define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))
 #define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_KTO) | BIT(OOM_METHOD_GRPO) | \
 		   BIT(OOM_METHOD_PPO) | BIT(OOM_METHOD_ONLINE_DPO) | BIT(OOM_METHOD_XPO) | \

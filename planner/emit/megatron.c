@@ -39,8 +39,13 @@ static void emit_precisions(struct emission *e)
 	}
 	if (emit_is(e, "fp8-param-gather", "true"))
 		emit_set(e, "fp8-param-gather", "true");
-	if (emit_is(e, "cuda-graph", "true"))
+	/* without a list whole layers are captured, which experts without a fixed capacity cannot be
+	 * (core/transformer/transformer_config.py __post_init__) */
+	if (emit_is(e, "cuda-graph", "true")) {
 		emit_set(e, "cuda-graph-impl", "transformer_engine");
+		if (doc_below(e->doc.root, "num-experts"))
+			emit_names(e, "cuda-graph-modules", "attn+moe_router");
+	}
 	if (emit_is(e, "tp-comm-overlap", "true"))
 		emit_set(e, "tp-comm-overlap", "true");
 	if (emit_is(e, "grad-reduce-in-bf16", "true"))

@@ -99,7 +99,8 @@ static const struct fw_row megatron_rows[] = {
 	{"main-params-dtype", .note = "master weights of fewer bits: less than is priced"},
 	{"exp-avg-dtype", .note = "optimizer states of fewer bits: less than is priced"},
 	{"exp-avg-sq-dtype", .note = "optimizer states of fewer bits: less than is priced"},
-	{"cuda-graph-impl", .knob = "cuda-graph", .map = "none>false;*>true", .source = TRANSFORMER,
+	/* one graph of the whole step is no graph of layers: what it leaves of the launches no knob says */
+	{"cuda-graph-impl", .knob = "cuda-graph", .map = "none>false;full_iteration>false;*>true", .source = TRANSFORMER,
 	 .note = "CUDA graphs hold their own pools: more than is priced"},
 	{"enable-cuda-graph", .knob = "cuda-graph", .map = "true>true;false>", .source = TRANSFORMER,
 	 .note = "CUDA graphs hold their own pools: more than is priced"},
@@ -124,7 +125,7 @@ static const char megatron_idle[] =
 	"start-weight-decay embed-* ds-* override-* use-legacy-models te-rng-tracker check-* "
 	"create-attention-mask-in-dataloader kill-* abort-* codecarbon-* universal-checkpoint "
 	"partition-activations num-dataset-builder-threads export-* sample-rate rl-* grpo-* langrl-* "
-	"gradient-accumulation-fusion delay-* tp-comm-overlap-* tp-comm-bootstrap-* micro-batch-size-* position-* "
+	"gradient-accumulation-fusion delay-* tp-comm-overlap-* tp-comm-bootstrap-* cuda-graph-modules cuda-graph-scope cuda-graph-warmup-steps micro-batch-size-* position-* "
 	"(program) (words) (files) adlr-* enable-experimental ddp-* align-* use-one-sent-docs "
 	"straggler-* high-priority-stream-groups nccl-* dataloader-* perform-* result-* error-* "
 	"mmap-bin-files gradient-reduce-* max-tokens-to-oom per-split-* "

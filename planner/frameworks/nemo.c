@@ -233,6 +233,9 @@ static void finish(struct fw_part *p)
 	fw_default(p, "packing", fw_fact_is(p, "objective", "pretrain") ? "true" : "false", "documents fill rows; " TUNING);
 	if (*fw_fact(p, "micro-batch"))
 		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "evaluation takes the micro-batch");
+	/* switched off without sequence parallelism (megatron_base_model.py _validate_and_override_config) */
+	if (fw_fact_is(p, "tp-comm-overlap", "true") && !fw_fact_is(p, "sp", "true"))
+		fw_set(p, "@price.tp-comm-overlap", "false", NULL, NULL);
 	finish_checkpoint(p);
 }
 

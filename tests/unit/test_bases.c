@@ -202,7 +202,7 @@ static void as_the_config_has_it(void **state)
 	}
 }
 
-/* Files of GPTQ, AWQ and HQQ hold packed linear layers alone, so a mixture's experts are layers of their own; bitsandbytes'
+/* Files of GPTQ and AWQ hold packed linear layers alone, so a mixture's experts are layers of their own; bitsandbytes' and HQQ's
  * may hold stacks in 16 bit (transformers 5) or layers in 4 (transformers 4, unsloth), which is said. */
 static void experts_of_a_checkpoint(void **state)
 {
@@ -215,7 +215,7 @@ static void experts_of_a_checkpoint(void **state)
 	} cases[] = {
 		{MIXTURE("\"quant_method\": \"gptq\", \"bits\": 4"), OOM_EXPERTS_SEPARATE, ""},
 		{MIXTURE("\"quant_method\": \"awq\""), OOM_EXPERTS_SEPARATE, ""},
-		{MIXTURE("\"quant_method\": \"hqq\""), OOM_EXPERTS_SEPARATE, ""},
+		{MIXTURE("\"quant_method\": \"hqq\""), OOM_EXPERTS_FUSED, "--moe-experts separate"},
 		{MIXTURE("\"load_in_4bit\": true"), OOM_EXPERTS_FUSED, "--moe-experts separate"},
 		{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}"), OOM_EXPERTS_FUSED, ""},
 	};
