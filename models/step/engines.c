@@ -121,7 +121,7 @@ static const struct oom_engine engines[] = {
 			 .tries = {OOM_ENGINE_FSDP1}, .n_tries = 1,
 			 /* huggingface/transformers#45640: FSDP2 is the default, FSDP1 deprecated */
 			 .of_old_libraries = true, INFO_OF(OOM_ENGINE_FSDP1)},
-		.lowest_stage = 2,
+		.lowest_stage = 2, .upcasts = true,
 		.full_state_dict = true, .approximates = FSDP_UNITS},
 	[OOM_ENGINE_MEGATRON] = {
 		TRAITS_OF(OOM_ENGINE_MEGATRON),
@@ -251,6 +251,15 @@ static bool casts_16bit(const struct oom_plan *p)
 		(p->adapter_fp32 && oom_plan_adapted(p)));
 }
 
+/* accelerate keeps FSDP1's flat parameters in fp32 where they train under autocast, whatever they were loaded in
+ * (accelerator.py prepare_model; data/h100_caps.csv, sh-01 and sh-07).  Its FSDP2 does so too (utils/fsdp_utils.py
+ * fsdp2_prepare_model), but others run FSDP2 without it. */
+static bool upcasts(const struct oom_plan *p)
+{
+	return oom_engine_of(p)->upcasts && p->zero_stage && !oom_plan_adapted(p) && !oom_plan_quantised(p) &&
+	       !*p->freeze && !*p->train && (p->precision == OOM_BF16_AMP || p->precision == OOM_FP16_AMP);
+}
+
 static bool copies_heads(const struct oom_plan *p)
 {
 	return oom_engine_of(p)->copies_heads && p->kv_repeat == OOM_KV_GROUPED;
@@ -287,7 +296,7 @@ static bool stores_to_divide(const struct oom_plan *p)
 
 bool oom_engine_recasts(const struct oom_plan *p)
 {
-	return casts_16bit(p) || copies_heads(p) || compiles_layers(p) || narrows_adapters(p) ||
+	return casts_16bit(p) || upcasts(p) || copies_heads(p) || compiles_layers(p) || narrows_adapters(p) ||
 	       stores_to_divide(p);
 }
 
@@ -304,10 +313,8 @@ void oom_engine_recast(struct oom_plan *p)
 			p->quant_storage = OOM_QUANT_STORAGE_OWN;
 		p->adapter_fp32 = 0;
 	}
-	if (!casts_16bit(p))
-		return;
 	oom_engine_respell(p);
-	if (oom_plan_adapted(p))
+	if (casts_16bit(p) && oom_plan_adapted(p))
 		p->adapter_fp32 = 0;
 }
 
@@ -315,6 +322,8 @@ void oom_engine_respell(struct oom_plan *p)
 {
 	if (casts_16bit(p) && !oom_plan_precision_open(p))
 		p->precision = oom_plan_fp16(p) ? OOM_FP16 : OOM_BF16;
+	else if (upcasts(p))
+		p->precision = oom_plan_fp16(p) ? OOM_AMP_FP16 : OOM_AMP_BF16;
 }
 
 /* What DeepSpeed's documentation names where memory is short (docs/_pages/config-json.md).  Buckets become as large as

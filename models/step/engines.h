@@ -22,6 +22,7 @@ struct oom_engine {
 	/* its own models copy keys and values to all heads (modules/attention.py: expand, flatten), make no
 	 * mask, and are compiled layer by layer */
 	bool copies_heads;
+	bool upcasts;                   /* what trains whole is kept in fp32 under autocast, whatever it was loaded in */
 	bool pure_bf16;                 /* no autocast, no fp32 master */
 	bool whole_offload;             /* to the CPU everything or nothing */
 	bool full_state_dict;           /* gathers the optimizer's state too when it saves */
