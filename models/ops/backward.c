@@ -12,6 +12,7 @@
 
 #include "backward.h"
 #include "tape/round.h"
+#include "tape/sums.h"
 
 /* ---- a parameter's gradient ---- */
 
@@ -116,20 +117,16 @@ void oom_push_grad(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 	oom_unref(t, g.sto);
 }
 
-/* A kernel that sums rows in several parts has each of them write what its threads have into one buffer, 4 outputs of 32
- * threads, in fp32 (aten/src/ATen/native/cuda/Reduce.cuh: setReduceConfig, global_memory_size): as many parts as fill the
- * card, 16 blocks of 128 threads a multiprocessor, of which H100 and H200 have 132. */
+/* A kernel that sums rows in several parts has a buffer for them (tape/sizes.h). */
 static struct oom_val sum_buffer(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 {
-	enum { BLOCKS = 16 * 132, BLOCK = 128 };
 	struct oom_val parts;
 
-	if (!t->plan->sum_buffers || t->plan->compile || e->mono != OOM_MONO_ONE || g.width != e->width || g.width % 4 ||
-	    g.width < BLOCK)
+	if (!t->plan->sum_buffers || t->plan->compile || e->mono != OOM_MONO_ONE || g.width != e->width ||
+	    !oom_sum_divides(g.width))
 		return oom_none();
-	parts = oom_scratch_hold(t, "parts of a sum",
-				 oom_len_sum_parts(t, g.mono, oom_ceil_div(BLOCKS, oom_ceil_div(g.width, BLOCK))),
-				 BLOCK * g.width, OOM_F32);
+	parts = oom_scratch_hold(t, "parts of a sum", oom_len_sum_parts(t, g.mono, oom_sum_fills(g.width)),
+				 OOM_SUM_THREADS * g.width, OOM_F32);
 	if (parts.sto >= 0 && !t->stopped)
 		t->rows[parts.sto].inside = true;
 	return parts;

@@ -276,30 +276,30 @@ static void add_slots(const struct oom_optimizer *o, const struct oom_param *p, 
 	out->shared |= once;
 }
 
-enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, const struct oom_param *p,
-				   size_t n, bool master, bool groups, struct oom_state_sums *out)
+enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, struct oom_stepped of, struct oom_state_sums *out)
 {
-	struct oom_stepped s = {p, n, master, true, groups};
+	const struct oom_param *p = of.p;
+	const size_t n = of.n;
 	struct oom_sink sink = {0};
 	uint64_t made;
 
 	*out = (struct oom_state_sums){0};
 	for (size_t i = 0; i < n; i++)
 		if (stepped(&p[i]))
-			add_slots(o, &p[i], master, out);
+			add_slots(o, &p[i], of.master, out);
 	made = out->rounded;
 	/* those that an optimizer makes when it is made itself are there for what never gets a gradient, too */
 	for (size_t i = 0; o->early && i < n; i++)
 		if (p[i].trainable && !stepped(&p[i]))
-			add_slots(o, &p[i], master, out);
+			add_slots(o, &p[i], of.master, out);
 	for (int step = 0; o->update && step < 2; step++) {
 		const uint64_t held = step ? 0 : made;
 
-		s.first = !step;
+		of.first = !step;
 		sink.n = 0;
 		sink.now = sink.peak = 0;
 		sink.once = false;
-		o->update(o, &s, &sink);
+		o->update(o, &of, &sink);
 		out->temps[step] = sink.peak > held ? sink.peak - held : 0;
 	}
 	oom_sink_release(&sink);

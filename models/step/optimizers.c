@@ -5,6 +5,7 @@
  * sink counts bytes (optimizer_sums.c), another is the replayed allocator.  Scalars on the host
  * are not counted.  Sources stand in each entry. */
 #include "step/optimizers.h"
+#include "tape/sums.h"
 
 #include <string.h>
 
@@ -77,6 +78,15 @@ static void one_by_one(const struct oom_optimizer *o, const struct oom_stepped *
 	oom_sink_give(sink, denom);
 }
 
+/* The means of a matrix' columns are sums in several parts (traces of an H100: 132 MiB for 4,096 columns of a table of
+ * 32,000 rows).  A stack of matrices has enough columns to fill the card without. */
+static uint64_t parts_of_columns(const struct oom_param *p)
+{
+	const uint64_t rows = p->mid ? p->mid : p->rows;
+
+	return p->elems == rows * p->cols ? oom_sum_bytes(rows, p->cols) : 0;
+}
+
 /* transformers' Adafactor, tensor by tensor (transformers/optimization.py step, _approx_sq_grad):
  * 16-bit gradients and weights are converted to fp32, grad^2 and grad^2 + eps stand beside the
  * previous tensor's update, which is still referenced; then the two factors and their product.  Its kernels read or
@@ -106,6 +116,9 @@ static void adafactor(const struct oom_optimizer *o, const struct oom_stepped *s
 		oom_sink_give(sink, square);
 		oom_sink_give(sink, update);
 		if (row) {
+			const uint64_t parts = s->sum_buffers ? parts_of_columns(p) : 0;
+
+			oom_sink_give(sink, parts ? oom_sink_take(sink, parts) : -1);
 			rows = oom_sink_take(sink, row);
 			cols = oom_sink_take(sink, col);
 		}

@@ -88,6 +88,7 @@ struct oom_stepped {
 	/* norms and biases after all others: the groups with and without decay of a Trainer (transformers trainer.py
 	 * create_optimizer) */
 	bool groups;
+	bool sum_buffers;       /* a kernel's sums over rows have a buffer for their parts */
 };
 
 #define OOM_MAX_SLOTS 8
@@ -149,7 +150,6 @@ struct oom_state_sums {
 	bool shared;                    /* what all tensors share is included */
 };
 /* Computes the sums.  OOM_ERR_MEMORY. */
-enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, const struct oom_param *p,
-				   size_t n, bool master, bool groups, struct oom_state_sums *out);
+enum oom_status oom_optimizer_sums(const struct oom_optimizer *o, struct oom_stepped of, struct oom_state_sums *out);
 
 #endif

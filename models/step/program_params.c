@@ -124,8 +124,13 @@ const struct oom_state_sums *oom_state_sums(struct program *g, int64_t optimizer
 	struct oom_state_sums *sums = &g->state[optimizer][master];
 	const uint64_t bit = (uint64_t)1 << optimizer;
 
-	if (!(g->summed[master] & bit) && oom_optimizer_sums(oom_optimizer_at((size_t)optimizer), g->tape.params,
-							     g->tape.n_params, master, oom_two_groups(&g->key), sums))
+	const struct oom_stepped all = {.p = g->tape.params,
+					.n = g->tape.n_params,
+					.master = master,
+					.groups = oom_two_groups(&g->key),
+					.sum_buffers = g->key.sum_buffers};
+
+	if (!(g->summed[master] & bit) && oom_optimizer_sums(oom_optimizer_at((size_t)optimizer), all, sums))
 		return NULL;
 	g->summed[master] |= bit;
 	return sums;

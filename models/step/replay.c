@@ -187,7 +187,7 @@ static void update_flat(struct playing *g, const struct oom_optimizer *o, bool f
 	for (uint64_t done = 0; done < f->part && !a->failed; done += f->group) {
 		const uint64_t n = f->part - done < f->group ? f->part - done : f->group;
 		const struct oom_param one = {.name = "flat partition", .elems = n, .count = 1, .dt = OOM_F32, .trainable = true};
-		const struct oom_stepped s = {.p = &one, .n = 1, .first = first};
+		const struct oom_stepped s = {.p = &one, .n = 1, .first = first, .sum_buffers = g->plan->sum_buffers};
 		int32_t joined = f->joined ? oom_allocate(a, n * f->joined) : -1;
 		const int32_t cast = f->cast ? oom_allocate(a, n * f->cast) : -1;
 
@@ -219,7 +219,8 @@ static void update(struct playing *g)
 {
 	const struct oom_holding *state = &g->s->hold[OOM_HOLD_STATE];
 	const struct oom_optimizer *o = oom_optimizer_at((size_t)g->plan->optimizer);
-	struct oom_stepped s = {.master = g->s->master, .first = g->first, .groups = oom_two_groups(g->plan)};
+	struct oom_stepped s = {.master = g->s->master, .first = g->first, .groups = oom_two_groups(g->plan),
+				.sum_buffers = g->plan->sum_buffers};
 	struct oom_sink sink = {.put = put, .drop = drop, .ctx = playing_allocator(g)};
 
 	if (state->place != OOM_ON_GPU) {

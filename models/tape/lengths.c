@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "round.h"
+#include "sums.h"
 #include "tape.h"
 
 /* ---- lengths ---- */
@@ -54,7 +55,7 @@ static uint64_t tokens_of(uint64_t b, uint64_t x, int64_t more)
 
 /* Into how many blocks of threads a sum over so many rows is divided where k would fill the card: four rows of threads
  * add each what they reach, 16 values or more and about 256 at most (setReduceConfig).  0: one block has it all. */
-static uint64_t sum_parts(uint64_t rows, uint64_t k)
+uint64_t oom_sum_parts(uint64_t rows, uint64_t k)
 {
 	enum { HEIGHT = 4, LEAST = 16, MOST = 256 };
 	const uint64_t each = oom_ceil_div(rows, HEIGHT), finest = oom_ceil_div(each, LEAST),

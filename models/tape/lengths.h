@@ -21,8 +21,8 @@
 	ROW(PLUS_ROUND_UP, oom_round_up(x + (uint64_t)more, k), false, "roundup(%x%m,%k)") \
 	ROW(POW2_PART, pow2_part(x, b, k), false, "pow2(b*%x/%k)")                       \
 	ROW(CHUNKS_BEFORE, chunks_before(tokens_of(b, x, more), k), true, "max(b*(%x%m)/%k-1,0)") \
-	ROW(SUM_PARTS, sum_parts(tokens_of(b, x, 0), k), true, "parts of a sum over b*%x, about %k") \
-	ROW(SUM_PARTS_OF, sum_parts(tokens_of(x, (uint64_t)more, 0), k), true, "parts of a sum over %x*%m, about %k") \
+	ROW(SUM_PARTS, oom_sum_parts(tokens_of(b, x, 0), k), true, "parts of a sum over b*%x, about %k") \
+	ROW(SUM_PARTS_OF, oom_sum_parts(tokens_of(x, (uint64_t)more, 0), k), true, "parts of a sum over %x*%m, about %k") \
 	ROW(CHUNKS_BEFORE_OF, chunks_before(tokens_of(x, (uint64_t)more, 0), k), true, "max(%x*%m/%k-1,0)")
 
 #define OOM_LEN_ENUM(name, value, vanishes, text) LEN_##name,

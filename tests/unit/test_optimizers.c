@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "step/optimizers.h"
+#include "tape/sums.h"
 #include "tape/round.h"
 
 /* A linear layer's weight, an embedding and a bias. */
@@ -99,28 +100,28 @@ static void sums_and_temporaries(void **state)
 	(void)state;
 	for (size_t i = 0; i < 3; i++)
 		p[i].grad = 0;
-	assert_int_equal(oom_optimizer_sums(called("adamw"), p, 3, false, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw"), (struct oom_stepped){.p = p, .n = 3}, &s), OOM_OK);
 	assert_int_equal(s.bytes, 2 * all);
 	assert_int_equal(s.temps[0], all);
 	assert_int_equal(s.temps[1], all);
-	assert_int_equal(oom_optimizer_sums(called("adamw-two-lists"), p, 3, false, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-two-lists"), (struct oom_stepped){.p = p, .n = 3}, &s), OOM_OK);
 	assert_int_equal(s.bytes, 2 * all);
 	assert_int_equal(s.temps[1], 2 * all);
-	assert_int_equal(oom_optimizer_sums(called("adamw-fused"), p, 3, false, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-fused"), (struct oom_stepped){.p = p, .n = 3}, &s), OOM_OK);
 	assert_int_equal(s.temps[1], 0);
 	assert_int_equal(s.rounded, 2 * all + 3 * OOM_BLOCK);
-	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), p, 3, false, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), (struct oom_stepped){.p = p, .n = 3}, &s), OOM_OK);
 	assert_int_equal(s.temps[1], 2 * 1024 * (1000 + 2 * 512));
 	/* a parameter without a gradient is skipped, but not by what makes its sums when it is made (torch/optim/adagrad.py
 	 * Adagrad.__init__): a pooler of BERT's kin in a masked language model has one; one that stands for ten layers counts ten times */
 	p[0].grad = -1;
 	p[1].count = 10;
-	assert_int_equal(oom_optimizer_sums(called("adamw"), p, 3, false, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw"), (struct oom_stepped){.p = p, .n = 3}, &s), OOM_OK);
 	assert_int_equal(s.bytes, 2 * 2 * 11 * 512 * 1024);
-	assert_int_equal(oom_optimizer_sums(called("adagrad"), p, 3, false, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adagrad"), (struct oom_stepped){.p = p, .n = 3}, &s), OOM_OK);
 	assert_int_equal(s.bytes, 2 * 11 * 512 * 1024 + 2 * 1000 * 1024);
 	/* the code books are one pair for all tensors */
-	assert_int_equal(oom_optimizer_sums(called("adamw-8bit"), p, 3, false, false, &s), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-8bit"), (struct oom_stepped){.p = p, .n = 3}, &s), OOM_OK);
 	assert_int_equal(s.bytes, 11 * 2 * (512 * 1024 + 2048 * 4) + 2 * 256 * 4);
 	assert_true(s.shared);
 }
@@ -129,7 +130,7 @@ static void sums_and_temporaries(void **state)
 static void norms_are_stepped_last(void **state)
 {
 	struct oom_param p[4] = {matrix, bias, matrix, table};
-	struct oom_stepped s = {p, 4, false, true, false};
+	struct oom_stepped s = {.p = p, .n = 4, .first = true};
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++)
@@ -147,7 +148,7 @@ static void norms_are_stepped_last(void **state)
 static void what_is_first_is_stepped_first(void **state)
 {
 	struct oom_param p[5] = {table, matrix, bias, matrix, bias};
-	struct oom_stepped s = {p, 5, false, true, false};
+	struct oom_stepped s = {.p = p, .n = 5, .first = true};
 	static const size_t order[] = {3, 4, 0, 1, 2, 5}, groups[] = {3, 0, 1, 4, 2, 5};
 	size_t at = SIZE_MAX;
 
@@ -170,11 +171,37 @@ static void what_is_first_is_stepped_first(void **state)
 	}
 }
 
+/* Buffers of an H100's sums over rows, as traces show them in the steps of Adafactor: a table of 32,000 rows, matrices of
+ * attention and of MLPs (hidden sizes 4096 and 1024). */
+static void sums_of_columns_have_buffers(void **state)
+{
+	struct oom_param p[1] = {matrix};
+	struct oom_stepped s = {.p = p, .n = 1};
+	struct oom_state_sums without, with;
+
+	(void)state;
+	assert_int_equal(oom_sum_bytes(32000, 4096), 132 << 20);
+	assert_int_equal(oom_sum_bytes(4096, 4096), 128 << 20);
+	assert_int_equal(oom_sum_bytes(4096, 11008), (uint64_t)1024 * 1024 * 1075 / 8);
+	assert_int_equal(oom_sum_bytes(1024, 4096), 32 << 20);
+	/* one block has few rows, and sums of columns that no four fit in have another kernel */
+	assert_int_equal(oom_sum_bytes(64, 4096), 0);
+	assert_int_equal(oom_sum_bytes(4096, 4098), 0);
+	p[0].grad = 0;
+	p[0].rows = 4096;
+	p[0].cols = 1024;
+	p[0].elems = 4096 * 1024;
+	assert_int_equal(oom_optimizer_sums(called("adafactor"), s, &without), OOM_OK);
+	s.sum_buffers = true;
+	assert_int_equal(oom_optimizer_sums(called("adafactor"), s, &with), OOM_OK);
+	assert_true(with.temps[1] > without.temps[1]);
+}
+
 /* A Trainer's: what decays, then norms and biases, so that the table follows a matrix, whose update is still there. */
 static void groups_are_stepped_in_turn(void **state)
 {
 	struct oom_param p[4] = {matrix, bias, matrix, table};
-	struct oom_stepped s = {p, 4, false, true, true};
+	struct oom_stepped s = {.p = p, .n = 4, .first = true, .groups = true};
 	struct oom_state_sums sums, plain;
 
 	(void)state;
@@ -188,8 +215,8 @@ static void groups_are_stepped_in_turn(void **state)
 	assert_int_equal(oom_next_stepped(&s, 1), 2);
 	assert_int_equal(oom_next_stepped(&s, 2), 4);
 	p[2].elems = 32;
-	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), p, 4, false, false, &plain), OOM_OK);
-	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), p, 4, false, true, &sums), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), (struct oom_stepped){.p = p, .n = 4}, &plain), OOM_OK);
+	assert_int_equal(oom_optimizer_sums(called("adamw-loop"), (struct oom_stepped){.p = p, .n = 4, .groups = true}, &sums), OOM_OK);
 	assert_int_equal(sums.temps[1] - plain.temps[1], 2 * 512 * 1024 - OOM_BLOCK);
 }
 
@@ -234,6 +261,7 @@ int main(void)
 		cmocka_unit_test(sums_and_temporaries),
 		cmocka_unit_test(norms_are_stepped_last), cmocka_unit_test(what_is_first_is_stepped_first),
 		cmocka_unit_test(groups_are_stepped_in_turn),
+		cmocka_unit_test(sums_of_columns_have_buffers),
 		cmocka_unit_test(a_sink_counts_blocks),
 	};
 

@@ -40,7 +40,7 @@ static uint64_t temporaries(struct oom_rewrite *w, int32_t row)
 
 	for (size_t i = 0; optimizer(w->plan)->update && i < w->from->n_params; i++) {
 		struct oom_param one = w->from->params[i];
-		const struct oom_stepped s = {.p = &one, .n = 1};
+		const struct oom_stepped s = {.p = &one, .n = 1, .sum_buffers = w->plan->sum_buffers};
 
 		if (one.grad != row)
 			continue;
