@@ -121,6 +121,8 @@ def fms_acceleration(row, old):
         knobs["kbit_recast"] = 1             # TRL 0.11 to 0.13: peft_module_casting_to_bf16
     # fms-hf-tuning's sft_trainer.py adds the special tokens that a tokenizer has not and resizes the embeddings to
     # them, to a multiple of 1: <pad> to Llama 2's and Mistral's, <PAD> and <unk> to Llama 3's, none to PowerLM's
+    if "PowerLM" in row["model"]:            # scenarios-granite.yaml has bf16: True beside torch_dtype, in every scenario
+        knobs["precision"] = "bf16-amp"
     added = 2 if "Llama-3" in row["model"] else 1 if "istral" in row["model"] or "ixtral" in row["model"] or "Llama-2" in row["model"] else 0
     if added:
         knobs["model"] = resized(knobs["model"], added)
