@@ -163,7 +163,10 @@ enum oom_class { OOM_EXACT, OOM_NUMERICS, OOM_PLACEMENT, OOM_SCIENCE };
 	  "transformers integrations/moe.py", OOM_EXACT) \
 	X(OOM_EXPERTS_SEPARATE, "separate", \
 	  "every expert is three linear layers, run in turn: adapters and quantisation find them", "", \
-	  "modeling_mixtral.py 4.45 MixtralSparseMoeBlock", OOM_EXACT)
+	  "modeling_mixtral.py 4.45 MixtralSparseMoeBlock", OOM_EXACT) \
+	X(OOM_EXPERTS_QUANTISED, "quantised", \
+	  "one tensor held in 4 bits, made whole in 16 while its layer runs, and for its backward pass", \
+	  "quantize_moe_experts", "axolotl monkeypatch/moe_quant.py; bitsandbytes nn/parametrize.py", OOM_NUMERICS)
 
 #define OOM_ZERO_GRADS(X) \
 	X(OOM_ZERO_GRAD_NONE, "none", "gradients are given up", "", \

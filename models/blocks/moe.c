@@ -223,6 +223,19 @@ static struct oom_val expert_act(struct oom_tape *t, const struct oom_moe *m, st
 	return oom_leave(&f, glu(&f, m, part[0], part[1]));
 }
 
+/* The weights of all experts, a matrix of rows x in each.  Quantised ones (axolotl's quantize_moe_experts) are made whole when they
+ * are asked for, and stay so until the module has run: bitsandbytes nn/parametrize.py Bnb4bitParametrization and the hooks of
+ * replace_parameter_4bit, which switch PyTorch's cache of parametrisations on and off. */
+static struct oom_val weights_of(struct oom_frame *f, const char *name, uint64_t experts, uint64_t rows, uint64_t in)
+{
+	struct oom_tape *t = f->t;
+	const bool quantised = t->plan->moe_experts == OOM_EXPERTS_QUANTISED && oom_plan_four_bit(t->plan);
+	const struct oom_val w = oom_param(t, name, experts * rows, in, OOM_P_EXPERT | (quantised ? OOM_P_QUANTISED : 0));
+
+	oom_param_stacked(t, w, rows);
+	return quantised ? oom_name(f, oom_made_whole(t, "experts made whole", experts * rows * in, "n_experts * d_out * d_in")) : w;
+}
+
 /* grouped_mm_experts_forward; all its tensors but the last have names. */
 struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, struct oom_val x,
 			       struct oom_val scores, struct oom_val index)
@@ -239,11 +252,8 @@ struct oom_val oom_moe_experts(struct oom_tape *t, const struct oom_moe *m, stru
 	x = oom_arg(&f, x);
 	oom_arg(&f, index);
 	t->scope = "experts";
-	gate_up = oom_param(t, m->ungated ? "up_proj" : "gate_up_proj",
-			    (m->experts + m->zero_experts) * wide, x.width, OOM_P_EXPERT);
-	down = oom_param(t, "down_proj", m->experts * x.width, m->d_expert, OOM_P_EXPERT);
-	oom_param_stacked(t, gate_up, wide);
-	oom_param_stacked(t, down, x.width);
+	gate_up = weights_of(&f, m->ungated ? "up_proj" : "gate_up_proj", m->experts + m->zero_experts, wide, x.width);
+	down = weights_of(&f, "down_proj", m->experts, x.width, m->d_expert);
 	/* the outer wrapper */
 	ld = oom_lora_delta(t, OOM_LORA_DOWN, down, m->experts, x.width, m->d_expert);
 	lg = oom_lora_delta(t, OOM_LORA_GATE_UP, gate_up, m->experts, wide, x.width);

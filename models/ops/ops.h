@@ -182,6 +182,8 @@ enum oom_lora_over {
 enum oom_lora_over oom_quantised_over(const struct oom_tape *t);
 /* The dequantised weight for the backward pass, alive until it is dropped. */
 struct oom_val oom_dequantised_back(struct oom_tape *t, uint64_t elems, enum oom_dtype dt);
+/* A weight that something else than a linear layer reads, whole, which a product may save. */
+struct oom_val oom_made_whole(struct oom_tape *t, const char *name, uint64_t elems, const char *text);
 /* How many elements of a row share a scale in this form, where nothing says it; 0: it has no such groups. */
 uint32_t oom_quantised_group(enum oom_base base);
 /* The sizes in bytes of the blocks in which the plan's base holds a weight, in the order of their allocation.

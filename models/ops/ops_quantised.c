@@ -85,6 +85,17 @@ struct oom_val oom_dequantised(struct oom_tape *t, uint64_t elems, enum oom_dtyp
 	return w;
 }
 
+struct oom_val oom_made_whole(struct oom_tape *t, const char *name, uint64_t elems, const char *text)
+{
+	const struct oom_quantised_format *f = format_of(t);
+
+	if (f->scales)
+		f->scales(t, elems);
+	t->sums->tally.unpacked += f->unpacks * (double)elems * t->mult;
+	t->sums->tally.unpackings += f->unpacks > 0 ? t->mult : 0;
+	return oom_new(t, name, OOM_MONO_ONE, (struct oom_dim){elems, text}, oom_four_bit_dtype(t->plan));
+}
+
 struct oom_val oom_dequantised_back(struct oom_tape *t, uint64_t elems, enum oom_dtype dt)
 {
 	struct oom_val w = oom_dequantised(t, elems, dt), many;

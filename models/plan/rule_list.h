@@ -13,6 +13,8 @@
  "kbit-recast undoes a part of what prepares the base: --kbit-prepare"},
 {ABOVE(kbit_recast, 0), CALCULATES_IDLE(oom_plan_four_bit),
  "kbit-recast is about 4-bit weights, of which there are none: --qlora"},
+{IS(moe_experts, OOM_EXPERTS_QUANTISED), CALCULATES_IDLE(oom_plan_four_bit),
+ "moe-experts {moe-experts} is about 4-bit weights, of which there are none: --qlora"},
 {IS(double_quant, 0), CALCULATES_IDLE(oom_plan_four_bit),
  "double-quant concerns the scales of 4-bit weights, of which there are none: --qlora"},
 {ABOVE(base_group, 0), WITHOUT_EFFECT_UNLESS(AMONG(base_weights, IN_GROUPS)),

@@ -106,6 +106,8 @@ void fill_axolotl(struct emission *e)
 		emit_set(e, "load_in_4bit", "true");
 	else if (emit_is(e, "base-bits", "8"))
 		emit_set(e, "load_in_8bit", "true");
+	if (emit_is(e, "moe-experts", "quantised"))
+		emit_set(e, "quantize_moe_experts", "true");
 	axolotl_adapter(e);
 	if (!emit_is(e, "objective", "sft"))
 		emit_rows(e, "", "axolotl", "rl reward_model");

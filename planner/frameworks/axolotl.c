@@ -136,6 +136,11 @@ static void finish_adapter(struct fw_part *p)
 		fw_open(p, "base-bits", "adapter: lora with load_in_4bit: today's axolotl loads the base in 16 bit, only adapter: "
 			"qlora in 4; older ones may quantise it");
 	}
+	/* stacks of experts are quantised as they are loaded, in as many bits as the layers */
+	if (fw_on(p, "quantize_moe_experts") && fw_fact_is(p, "base-bits", "4-nf4"))
+		fw_set(p, "moe-experts", "quantised", "quantize_moe_experts", NULL);
+	else if (fw_on(p, "quantize_moe_experts"))
+		fw_unmodelled(p, "quantize_moe_experts", "experts are quantised too: less than is priced");
 	/* GPTQ weights are what load_in_* then means */
 	if (fw_on(p, "gptq"))
 		fw_set(p, "base-bits", "4-gptq", "gptq", PEFT);

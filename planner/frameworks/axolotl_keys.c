@@ -112,7 +112,7 @@ const struct fw_row axolotl_rows[] = {
 	FW_KEY("lora_modules_to_save", "modules-to-save", NULL, NULL, PEFT),
 	FW_KEY("peft_layers_to_transform", "layers-to-transform", NULL, NULL, PEFT),
 	{"lora_target_parameters", .note = "adapters on parameters of experts: more than is priced"},
-	{"quantize_moe_experts", .note = "experts are quantised too: less than is priced"},
+	{"quantize_moe_experts", .hook = true, .source = "axolotl/monkeypatch/moe_quant.py"},
 	FW_KEY("peft_use_dora", "use-dora", NULL, NULL, PEFT),
 	FW_KEY("gradient_checkpointing_kwargs.use_reentrant", "use-reentrant", "true>true;false>false", NULL,
 	       SCHEMA),

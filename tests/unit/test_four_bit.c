@@ -54,6 +54,33 @@ static void test_experts(void **state)
 	assert_true((double)e.param_bytes > 2 * 24.0 * 32 * 3 * 2880 * 2880);
 }
 
+/* axolotl's quantize_moe_experts.  By hand: two layers of 8 experts, three matrices of 256 x 128 each; codes as above and, per
+ * stack, code books of 16 and 256 numbers in fp32 and an offset, in blocks of 512 bytes.  Made whole they are tensors that the
+ * products of both layers keep, in 16 bit, where nothing is checkpointed; the parameters themselves would be kept without one. */
+static void test_stacks(void **state)
+{
+	static const char mixture[] = "{\"model_type\":\"qwen3_moe\",\"vocab_size\":1000,\"hidden_size\":256,\"intermediate_size\":512,"
+				      "\"moe_intermediate_size\":128,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+				      "\"num_key_value_heads\":4,\"head_dim\":64,\"num_experts\":8,\"num_experts_per_tok\":2}";
+	const double experts = 2.0 * 8 * 3 * 256 * 128, less = experts * (2 - 0.5 - 1.0 / 64 - 4.0 / 64 / 256);
+	struct oom_plan p = nf4(OOM_BF16_AMP);
+	struct oom_eval whole, codes;
+
+	(void)state;
+	p.grad_ckpt = OOM_CKPT_NONE;
+	whole = must(mixture, &p);
+	p.moe_experts = OOM_EXPERTS_QUANTISED;
+	codes = must(mixture, &p);
+	assert_in_range(whole.param_bytes - codes.param_bytes, (uint64_t)less - 4 * 2048, (uint64_t)less);
+	assert_int_equal(codes.saved_bytes - whole.saved_bytes, (uint64_t)(2 * experts));
+	assert_int_equal(codes.trainable_params, whole.trainable_params);
+	assert_null(codes.warning[0]);
+	/* gpt-oss runs its experts in a way of its own, and says that it leaves them whole */
+	codes = must(GPT_OSS, &p);
+	assert_non_null(codes.warning[0]);
+	assert_non_null(strstr(codes.warning[0], "moe-experts quantised"));
+}
+
 /* Falcon's linear layers are of a class of its own, which transformers 5 leaves alone and transformers 4 quantised.  By
  * hand: layers of 128 x (256 + 128 + 512) and 512 x 128, two of each; 1000 embeddings, which are the head, and three
  * norms of 128 with a bias; adapters 2 * 8 * (128 + 256) in fp32. */
@@ -94,8 +121,8 @@ static void test_rest(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_experts), cmocka_unit_test(test_derived_classes),
-					   cmocka_unit_test(test_rest)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_experts), cmocka_unit_test(test_stacks),
+					   cmocka_unit_test(test_derived_classes), cmocka_unit_test(test_rest)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,7 @@ static const struct {
 	{"kbit-recast=true lora-r=8 qlora=true", "kbit-recast=true kbit-prepare=true lora-r=8 qlora=true"},
 	{"kbit-recast=true kbit-prepare=true lora-r=8 base-weights=int8",
 	 "kbit-recast=true kbit-prepare=true lora-r=8 base-weights=fp4"},
+	{"moe-experts=quantised lora-r=8 base-weights=int8", "moe-experts=quantised lora-r=8 qlora=true"},
 	{"double-quant=false lora-r=8 base-weights=int8", "double-quant=false lora-r=8 base-weights=fp4"},
 	{"base-group-size=64 lora-r=8 qlora=true", "base-group-size=64 lora-r=8 base-weights=hqq"},
 	{"quant-storage=uint8 lora-r=8", "quant-storage=uint8 lora-r=8 qlora=true"},
