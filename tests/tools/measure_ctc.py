@@ -30,6 +30,11 @@ FAMILIES = ("wav2vec2", "hubert", "unispeech", "unispeech-sat", "wavlm")
 MODELS = {name + size: dict(config, model_type=name) for name in FAMILIES for size, config in (("", BASE), ("-large", LARGE))}
 MODELS["data2vec-audio"] = dict(BASE, model_type="data2vec-audio", num_conv_pos_embeddings=3, conv_pos_kernel_size=19,
                                 num_conv_pos_embedding_groups=4)
+WIDE = dict(BASE, conv_dim=[32] + 4 * [64] + 4 * [96] + 4 * [128])
+MODELS["sew"] = dict(WIDE, model_type="sew")
+MODELS["sew-layer"] = dict(WIDE, model_type="sew", conv_dim=[64] * 6 + [192], conv_kernel=[10, 3, 3, 3, 3, 2, 2], squeeze_factor=3,
+                           conv_stride=[5, 2, 2, 2, 2, 2, 2], feat_extract_norm="layer", conv_bias=True, num_conv_pos_embeddings=31,
+                           mask_feature_prob=0.1)
 
 
 class Loss(torch.autograd.Function):
@@ -90,7 +95,7 @@ def lengths_are_known():
     torch.Tensor.masked_select = lambda x, mask: x.flatten()
     most = torch.Tensor.max
     torch.Tensor.max = lambda x, *a, **k: 0 if not a and not k and not x.is_floating_point() else most(x, *a, **k)
-    for name in FAMILIES + ("data2vec-audio",):
+    for name in FAMILIES + ("data2vec-audio", "sew"):
         word = name.replace("-", "_")
         module = __import__("transformers.models.%s.modeling_%s" % (word.replace("_audio", ""), word), fromlist=["x"])
         module._compute_mask_indices = places(module._compute_mask_indices)

@@ -37,7 +37,7 @@ VARIANTS = {
     "beit": [{"use_mean_pooling": False, "use_absolute_position_embeddings": True}, {}],
     "data2vec-vision": [{"use_mean_pooling": False, "use_absolute_position_embeddings": True}, {}],
 }
-for t in ("wav2vec2", "hubert", "unispeech", "unispeech-sat"):
+for t in ("wav2vec2", "hubert", "unispeech", "unispeech-sat", "sew"):
     VARIANTS[t] = [{}, {"feat_extract_norm": "layer"}]
 VARIANTS["wavlm"] = VARIANTS["hubert"]
 VARIANTS["wav2vec2"].append({"feat_extract_norm": "layer", "do_stable_layer_norm": True, "adapter_attn_dim": 16})

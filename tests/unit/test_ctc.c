@@ -1,5 +1,5 @@
 /* Speech encoders with a head for connectionist temporal classification.  Parameters: transformers 5.12.1's own count of
- * Wav2Vec2ForCTC, HubertForCTC, Data2VecAudioForCTC and WavLMForCTC, whole and with what freeze_feature_encoder() leaves. */
+ * Wav2Vec2ForCTC, HubertForCTC, Data2VecAudioForCTC, WavLMForCTC and SEWForCTC, whole and with what freeze_feature_encoder() leaves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,6 +36,8 @@ static void parameters_are_counted(void **state)
 		{MODEL("hubert", "HubertForCTC"), "audio-seconds=2", 94396320},
 		{MODEL("wavlm", "WavLMForCTC"), "audio-seconds=2", 94406544},
 		{MODEL("wavlm", "WavLMForCTC"), "audio-seconds=2 freeze=feature_extractor", 90206096},
+		{MODEL("sew", "SEWForCTC"), "audio-seconds=2", 93221024},
+		{MODEL("sew", "SEWForCTC"), "audio-seconds=2 freeze=feature_extractor", 91377056},
 		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2", 93188896},
 		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2 freeze=feature_extractor", 88982304},
 	};

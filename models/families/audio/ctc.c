@@ -5,7 +5,7 @@
  *
  * --audio-seconds says how long the audio of a sample is (16,000 samples a second, Wav2Vec2FeatureExtractor's default), seq_len how
  * many labels it has.  Layers that layerdrop leaves out are counted: the step that needs most leaves out none.
- * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat,data2vec,wavlm}/modeling_*.py; the loss:
+ * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat,data2vec,wavlm,sew}/modeling_*.py; the loss:
  * aten/src/ATen/native/cuda/LossCTC.cu. */
 #include <string.h>
 
@@ -14,16 +14,17 @@
 #include "config/keys.h"
 #include "ctc.h"
 
-enum { RATE = 16000, USUAL_SECONDS = 10, MOST_POSITIONS = 64 };
+enum { RATE = 16000, USUAL_SECONDS = 10, MOST_POSITIONS = 64, MOST_SQUEEZED = 64 };
 
 static const struct ctc_kind wav2vec2 = {.base = "wav2vec2", .returns_features = true}, hubert = {.base = "hubert"},
 			     unispeech = {.base = "unispeech", .returns_features = true},
 			     unispeech_sat = {.base = "unispeech_sat", .returns_features = true},
 			     data2vec = {.base = "data2vec_audio", .returns_features = true, .stacked = true},
-			     wavlm = {.base = "wavlm", .returns_features = true, .gated = true};
+			     wavlm = {.base = "wavlm", .returns_features = true, .gated = true},
+			     sew = {.base = "sew", .squeezed = true};
 static const struct oom_family_type ctc_types[] = {
 	{"wav2vec2", &wav2vec2}, {"hubert", &hubert}, {"unispeech", &unispeech}, {"unispeech-sat", &unispeech_sat},
-	{"data2vec-audio", &data2vec}, {"wavlm", &wavlm}, {NULL, NULL},
+	{"data2vec-audio", &data2vec}, {"wavlm", &wavlm}, {"sew", &sew}, {NULL, NULL},
 };
 
 static const struct oom_key_row ctc_keys[] = {
@@ -55,6 +56,9 @@ static void ctc_parse(struct oom_arch *a)
 		if (!own->pos_layers || own->pos_layers > MOST_POSITIONS)
 			oom_read_fail(r, "num_conv_pos_embeddings: convolutions one behind the other, 1 to %d of them", MOST_POSITIONS);
 	}
+	own->squeeze = ctc_kind_of(a)->squeezed ? oom_read_count_or(r, "squeeze_factor", 2) : 1;
+	if (!own->squeeze || own->squeeze > MOST_SQUEEZED)
+		oom_read_fail(r, "squeeze_factor: frames that become one, 1 to %d of them", MOST_SQUEEZED);
 	if (!n || oom_read_counts(r, "conv_kernel", own->kernels, OOM_CTC_CONVS) != n ||
 	    oom_read_counts(r, "conv_stride", own->strides, OOM_CTC_CONVS) != n)
 		oom_read_fail(r, "conv_dim, conv_kernel and conv_stride must list as many numbers");
@@ -125,13 +129,14 @@ static struct oom_val ctc_block(struct oom_tape *t, const void *ctx, uint32_t i,
 static struct oom_val encoder(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames)
 {
 	const struct oom_encdec_kind kind = {.kernel = OOM_ED_ASKED};
+	const uint64_t inside = oom_ctc_inside(a, frames);
 	struct ctc_stack l = {.s = oom_encoder_stack(t, a, &kind), .bias = oom_none(), .frames = frames};
 	struct oom_encdec *s = &l.s;
 	struct oom_frame f = {.t = t};
 	struct oom_val h, pad;
 
-	s->m_len = oom_length_of(t, frames);
-	s->m_tokens = x.mono;
+	s->m_len = oom_length_of(t, inside);
+	s->m_tokens = oom_tokens_of(t, inside);
 	if (t->plan->padding_mask) {            /* hidden_states[~expand_attention_mask] = 0 */
 		oom_name(&f, oom_new(t, "expanded mask", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8));
 		pad = oom_new(t, "bitwise_not", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8);
@@ -139,8 +144,12 @@ static struct oom_val encoder(struct oom_tape *t, const struct oom_arch *a, stru
 	}
 	if (!ctc_kind_of(a)->gated)
 		s->mask = oom_name_shared(&f, oom_encdec_mask(t, s, false, (enum oom_dtype)x.dt, s->m_len, s->m_len));
-	h = oom_name(&f, oom_ctc_positions(t, a, x, frames));
-	h = oom_name(&f, oom_op_add(t, x, h));  /* position_embeddings stays */
+	if (ctc_kind_of(a)->squeezed) {
+		h = oom_name(&f, oom_ctc_squeezed(&f, a, x, frames));
+	} else {
+		h = oom_name(&f, oom_ctc_positions(t, a, x, frames));
+		h = oom_name(&f, oom_op_add(t, x, h));  /* position_embeddings stays */
+	}
 	if (!ctc_of(a)->stable)
 		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
 	h = oom_rename(&f, h, oom_op_dropout(t, h, a->dropout));
@@ -149,11 +158,30 @@ static struct oom_val encoder(struct oom_tape *t, const struct oom_arch *a, stru
 	h = oom_rename(&f, h, oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, ctc_block, &l, h));
 	if (ctc_of(a)->stable)
 		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
+	if (ctc_kind_of(a)->squeezed)
+		h = oom_rename(&f, h, oom_ctc_upsampled(t, a, h, frames));
 	oom_forget_shared(&f);
 	return oom_leave(&f, h);
 }
 
-/* The base model; the normed features go to *normed where it returns them. */
+/* wav2vec 2.0's feature_projection; the normed features go to *normed where the base model returns them. */
+static struct oom_val projected(struct oom_frame *f, const struct oom_arch *a, struct oom_val x, struct oom_val *normed)
+{
+	const struct ctc *own = ctc_of(a);
+	struct oom_tape *t = f->t;
+	struct oom_val h = x;
+
+	t->scope = "feature_projection";
+	if (own->proj_norm)
+		h = oom_op_layer_norm(t, "layer_norm", h, 0, true, true);
+	if (ctc_kind_of(a)->returns_features) {         /* extract_features is this from here on */
+		h = oom_rename(f, x, h);
+		*normed = oom_give(f, h);
+	}
+	return oom_op_dropout(t, oom_op_linear(t, "projection", h, D(a->d_model), OOM_BIAS), own->proj_dropout);
+}
+
+/* The base model. */
 static struct oom_val ctc_model(struct oom_tape *t, const struct oom_arch *a, struct oom_val *normed, uint64_t *frames)
 {
 	const struct ctc *own = ctc_of(a);
@@ -163,14 +191,7 @@ static struct oom_val ctc_model(struct oom_tape *t, const struct oom_arch *a, st
 
 	x = oom_name(&f, oom_ctc_features(t, a, RATE * seconds, frames));
 	h = oom_op_view(t, x, oom_tokens_of(t, *frames), (struct oom_dim){own->dims[own->convs - 1], "conv_dim"});
-	t->scope = "feature_projection";
-	if (own->proj_norm)
-		h = oom_op_layer_norm(t, "layer_norm", h, 0, true, true);
-	if (ctc_kind_of(a)->returns_features) {         /* extract_features is this from here on */
-		h = oom_rename(&f, x, h);
-		*normed = oom_give(&f, h);
-	}
-	h = oom_op_dropout(t, oom_op_linear(t, "projection", h, D(a->d_model), OOM_BIAS), own->proj_dropout);
+	h = ctc_kind_of(a)->squeezed ? oom_ctc_squeezed_input(&f, a, h) : projected(&f, a, h, normed);
 	h = oom_name(&f, oom_ctc_augmented(t, a, h));
 	h = oom_rename(&f, h, encoder(t, a, h, *frames));
 	if (own->adapter)

@@ -10,6 +10,7 @@ enum { OOM_CTC_CONVS = 16 };
 struct ctc {
 	uint64_t convs, dims[OOM_CTC_CONVS], kernels[OOM_CTC_CONVS], strides[OOM_CTC_CONVS];
 	uint64_t pos_kernel, pos_groups;
+	uint64_t squeeze;               /* frames that become one in front of the layers; 1 unless the kind is squeezed */
 	uint64_t pos_layers;            /* of ctc_kind's stacked: how many convolutions make the positions */
 	uint64_t buckets;               /* of relative positions, where the kind is gated */
 	uint64_t attn_adapter;          /* width of the layers' adapters; 0: none */
@@ -27,6 +28,7 @@ struct ctc_kind {
 	/* data2vec: a norm after every convolution; positions by several, each with a norm without weights behind it */
 	bool stacked;
 	bool gated;                     /* attention with a gated bias of relative positions (WavLM, ctc_gated.c) */
+	bool squeezed;                  /* fewer frames in the layers than before and behind them (SEW, ctc_squeezed.c) */
 };
 OOM_KIND(ctc, struct ctc_kind);
 
@@ -40,6 +42,17 @@ struct ctc_stack {
 struct oom_val oom_ctc_relative_bias(struct oom_tape *t, const struct oom_arch *a, uint64_t frames);
 /* Consumes x. */
 struct oom_val oom_ctc_gated_attention(struct oom_tape *t, const struct ctc_stack *l, uint32_t layer, struct oom_val x);
+
+/* How many frames the layers have of so many. */
+static inline uint64_t oom_ctc_inside(const struct oom_arch *a, uint64_t frames)
+{
+	return frames / ctc_of(a)->squeeze;
+}
+/* Of a squeezed kind: what the base model makes of the convolutions' frames x, a name of f; what the layers take, of which f
+ * holds the parts; as many frames as there were. */
+struct oom_val oom_ctc_squeezed_input(struct oom_frame *f, const struct oom_arch *a, struct oom_val x);
+struct oom_val oom_ctc_squeezed(struct oom_frame *f, const struct oom_arch *a, struct oom_val x, uint64_t frames);
+struct oom_val oom_ctc_upsampled(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames);
 
 /* What the convolutions make of n samples of audio; *frames: how many remain. */
 struct oom_val oom_ctc_features(struct oom_tape *t, const struct oom_arch *a, uint64_t n, uint64_t *frames);

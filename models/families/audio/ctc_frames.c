@@ -112,7 +112,8 @@ struct oom_val oom_ctc_augmented(struct oom_tape *t, const struct oom_arch *a, s
 		oom_discard(t, vector);
 	}
 	if (own->mask_features > 0) {
-		places = oom_name(&f, oom_new(t, "masked features", x.mono, (struct oom_dim){x.width, x.text}, OOM_U8));
+		/* spread over the frames as a view */
+		places = oom_name(&f, oom_new(t, "masked features", t->m_b, (struct oom_dim){x.width, x.text}, OOM_U8));
 		x = oom_op_masked_inplace(t, x, places);
 	}
 	return oom_leave(&f, x);
@@ -180,8 +181,7 @@ struct oom_val oom_ctc_positions(struct oom_tape *t, const struct oom_arch *a, s
 {
 	const struct ctc *own = ctc_of(a);
 	const struct oom_dim d = D(a->d_model);
-	const uint64_t made = frames + !(own->pos_kernel % 2);
-	const uint16_t tokens = x.mono;
+	const uint64_t even = !(own->pos_kernel % 2), made = (frames + own->pos_kernel / 2 * 2 - own->pos_kernel) / own->squeeze + 1;
 	struct oom_frame f = {.t = t};
 	struct oom_val w, bias;
 
@@ -195,7 +195,7 @@ struct oom_val oom_ctc_positions(struct oom_tape *t, const struct oom_arch *a, s
 	w = normed_weight(t, a);
 	t->scope = "pos_conv_embed.conv";
 	x = oom_name(&f, oom_op_conv_param(t, x, w, bias, oom_tokens_of(t, made), d));
-	if (made > frames)
-		x = oom_rename(&f, x, oom_op_slice(t, x, tokens, d));
+	if (even)
+		x = oom_rename(&f, x, oom_op_slice(t, x, oom_tokens_of(t, made - 1), d));
 	return oom_leave(&f, oom_activation(t, own->conv_act, x));
 }
