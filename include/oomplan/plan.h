@@ -255,6 +255,8 @@ OOM_API bool oom_plan_adapted(const struct oom_plan *plan);
 /* Gives the plan adapters of the usual rank, or removes them.  Their targets stay as they are. */
 OOM_API void oom_plan_adapt(struct oom_plan *plan);
 OOM_API void oom_plan_unadapt(struct oom_plan *plan);
+/* A model of the plan's types whose weights are whole. */
+OOM_API void oom_plan_unquantise(struct oom_plan *plan);
 /* The type that weights are stored in: OOM_FP32, OOM_BF16 or OOM_FP16. */
 OOM_API enum oom_precision oom_plan_stores(const struct oom_plan *plan);
 /* Where the plan computes in 16 bit, it does so in fp16. */

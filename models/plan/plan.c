@@ -94,6 +94,13 @@ void oom_plan_unadapt(struct oom_plan *p)
 	p->virtual_tokens = 0;
 }
 
+void oom_plan_unquantise(struct oom_plan *p)
+{
+	p->qlora = 0;
+	p->base_weights = OOM_BASE_PLAIN;
+	p->kbit_prepare = 0;
+}
+
 double oom_capability(const struct oom_plan *p)
 {
 	return p->compute_capability > 0 ? p->compute_capability : 8;

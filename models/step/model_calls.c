@@ -167,6 +167,10 @@ struct oom_val oom_other_logits(struct oom_tape *t, const struct oom_arch *a, en
 	oom_plan_unadapt(&own);
 	own.grad_ckpt = OOM_CKPT_NONE;
 	own.num_layers = a == arch ? own.num_layers : 0;
+	/* a reference is loaded as the trained model is; a teacher has arguments of its own, and TRL's script gives them no
+	 * quantization_config (trl/experimental/gkd/gkd.py, whose teacher_model_kwargs are without) */
+	if (a != arch)
+		oom_plan_unquantise(&own);
 	t->arch = a;
 	t->plan = &own;
 	t->selection.by_name = false;   /* nothing of it trains */
