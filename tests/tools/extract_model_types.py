@@ -47,7 +47,8 @@ MAPPINGS = {
     "speech-seq2seq": auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES,
     "image-text": auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
     "ctc": {t: auto.MODEL_FOR_CTC_MAPPING_NAMES[t]
-            for t in ("wav2vec2", "hubert", "unispeech", "unispeech-sat", "data2vec-audio", "wavlm", "sew")},
+            for t in ("wav2vec2", "hubert", "unispeech", "unispeech-sat", "data2vec-audio", "wavlm", "sew", "wav2vec2-conformer",
+                      "wav2vec2-bert")},
 }
 # the name a look-up uses where two exist
 STANDARD = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",

@@ -35,6 +35,13 @@ MODELS["sew"] = dict(WIDE, model_type="sew")
 MODELS["sew-layer"] = dict(WIDE, model_type="sew", conv_dim=[64] * 6 + [192], conv_kernel=[10, 3, 3, 3, 3, 2, 2], squeeze_factor=3,
                            conv_stride=[5, 2, 2, 2, 2, 2, 2], feat_extract_norm="layer", conv_bias=True, num_conv_pos_embeddings=31,
                            mask_feature_prob=0.1)
+WRITTEN_OUT = ("wavlm", "wav2vec2-conformer", "wav2vec2-bert")         # or torch's own function: the classes know no sdpa
+MODELS["wav2vec2-conformer"] = dict(BASE, model_type="wav2vec2-conformer", max_source_positions=350, hidden_act="swish")
+MODELS["wav2vec2-conformer-rope"] = dict(BASE, model_type="wav2vec2-conformer", position_embeddings_type="rotary", conv_bias=True,
+                                         max_source_positions=350, feat_extract_norm="layer")
+MODELS["wav2vec2-bert"] = dict(BASE, model_type="wav2vec2-bert", feature_projection_input_dim=160)
+MODELS["wav2vec2-bert-short"] = dict(MODELS["wav2vec2-bert"], hidden_act="gelu", left_max_position_embeddings=20,
+                                     right_max_position_embeddings=3, conv_depthwise_kernel_size=15, mask_feature_prob=0.1)
 
 
 class Loss(torch.autograd.Function):
@@ -64,22 +71,34 @@ BUILD = M.build_model
 
 def frozen_encoder(*a):
     model = BUILD(*a)
-    model.freeze_feature_encoder()
+    if hasattr(model, "freeze_feature_encoder"):
+        model.freeze_feature_encoder()
+    for name, p in model.named_parameters():            # wav2vec2-bert has no convolutions: something else
+        if "ffn1" in name and hasattr(model, "wav2vec2_bert"):
+            p.requires_grad = False
     return model
 
 
 def run(name, i, backend):
     step = dict(STEPS[i])
-    if name.startswith("wavlm"):                # whose attention is torch's own function
+    banks = name.startswith("wav2vec2-bert")
+    if name.startswith(WRITTEN_OUT):
         step["attn"] = "eager"
-    frozen = step.pop("freeze", "")
+    frozen = step.pop("freeze", "") and ("ffn1" if banks else "feature_extractor")
+    if name.startswith(WRITTEN_OUT[1:]):
+        step["lora_targets"] = step.get("lora_targets", "").replace("q_proj+v_proj", "linear_q+linear_v")
     M.build_model = frozen_encoder if frozen else BUILD
     spec = M.normalise(dict(step, config=MODELS[name], task="ctc", seq_len=LABELS, id="%s-%d" % (name, i), model=name,
                             optimizer="adamw"))
 
     def make_batch(spec, cfg, be):
         b, n = spec["micro_batch"], RATE * SECONDS[i]
-        d = dict(input_values=torch.rand(b, n).to(M.weight_dtype(spec)), labels=torch.ones(b, LABELS, dtype=torch.long))
+        d = dict(labels=torch.ones(b, LABELS, dtype=torch.long))
+        if banks:
+            n = 50 * SECONDS[i]
+            d["input_features"] = torch.rand(b, n, 160).to(M.weight_dtype(spec))
+        else:
+            d["input_values"] = torch.rand(b, n).to(M.weight_dtype(spec))
         if spec["padding_mask"]:
             d["attention_mask"] = torch.ones(b, n, dtype=torch.long)
         return d
@@ -95,7 +114,7 @@ def lengths_are_known():
     torch.Tensor.masked_select = lambda x, mask: x.flatten()
     most = torch.Tensor.max
     torch.Tensor.max = lambda x, *a, **k: 0 if not a and not k and not x.is_floating_point() else most(x, *a, **k)
-    for name in FAMILIES + ("data2vec-audio", "sew"):
+    for name in FAMILIES + ("data2vec-audio", "sew", "wav2vec2-conformer", "wav2vec2-bert"):
         word = name.replace("-", "_")
         module = __import__("transformers.models.%s.modeling_%s" % (word.replace("_audio", ""), word), fromlist=["x"])
         module._compute_mask_indices = places(module._compute_mask_indices)

@@ -1,5 +1,6 @@
 /* Speech encoders with a head for connectionist temporal classification.  Parameters: transformers 5.12.1's own count of
- * Wav2Vec2ForCTC, HubertForCTC, Data2VecAudioForCTC, WavLMForCTC and SEWForCTC, whole and with what freeze_feature_encoder() leaves. */
+ * Wav2Vec2ForCTC, HubertForCTC, Data2VecAudioForCTC, WavLMForCTC, SEWForCTC, Wav2Vec2ConformerForCTC and Wav2Vec2BertForCTC, whole
+ * and with what freeze_feature_encoder() leaves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,8 @@
 #include "priced.h"
 
 #define MODEL(type, class) "{\"model_type\": \"" type "\", \"architectures\": [\"" class "\"]}"
+/* Types whose default config has no letters. */
+#define LETTERS(type, more) "{\"model_type\": \"" type "\", \"vocab_size\": 32" more "}"
 
 static struct oom_plan with(const char *text)
 {
@@ -38,6 +41,11 @@ static void parameters_are_counted(void **state)
 		{MODEL("wavlm", "WavLMForCTC"), "audio-seconds=2 freeze=feature_extractor", 90206096},
 		{MODEL("sew", "SEWForCTC"), "audio-seconds=2", 93221024},
 		{MODEL("sew", "SEWForCTC"), "audio-seconds=2 freeze=feature_extractor", 91377056},
+		{LETTERS("wav2vec2-bert", ""), "audio-seconds=2", 580525920},
+		{LETTERS("wav2vec2-bert", ", \"position_embeddings_type\": \"relative\""), "audio-seconds=2", 605628768},
+		{LETTERS("wav2vec2-conformer", ""), "audio-seconds=2", 179754912},
+		{LETTERS("wav2vec2-conformer", ""), "audio-seconds=2 freeze=feature_extractor", 175554464},
+		{LETTERS("wav2vec2-conformer", ", \"position_embeddings_type\": \"rotary\""), "audio-seconds=2", 172658592},
 		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2", 93188896},
 		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2 freeze=feature_extractor", 88982304},
 	};

@@ -5,7 +5,7 @@
  *
  * --audio-seconds says how long the audio of a sample is (16,000 samples a second, Wav2Vec2FeatureExtractor's default), seq_len how
  * many labels it has.  Layers that layerdrop leaves out are counted: the step that needs most leaves out none.
- * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat,data2vec,wavlm,sew}/modeling_*.py; the loss:
+ * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat,data2vec,wavlm,sew,wav2vec2_conformer,wav2vec2_bert}/modeling_*.py; the loss:
  * aten/src/ATen/native/cuda/LossCTC.cu. */
 #include <string.h>
 
@@ -14,17 +14,20 @@
 #include "config/keys.h"
 #include "ctc.h"
 
-enum { RATE = 16000, USUAL_SECONDS = 10, MOST_POSITIONS = 64, MOST_SQUEEZED = 64 };
+enum { RATE = 16000, USUAL_SECONDS = 10, MOST_POSITIONS = 64, MOST_SQUEEZED = 64, MOST_PLACES = 1 << 20, BANKS = 50 };
 
 static const struct ctc_kind wav2vec2 = {.base = "wav2vec2", .returns_features = true}, hubert = {.base = "hubert"},
 			     unispeech = {.base = "unispeech", .returns_features = true},
 			     unispeech_sat = {.base = "unispeech_sat", .returns_features = true},
 			     data2vec = {.base = "data2vec_audio", .returns_features = true, .stacked = true},
 			     wavlm = {.base = "wavlm", .returns_features = true, .gated = true},
-			     sew = {.base = "sew", .squeezed = true};
+			     sew = {.base = "sew", .squeezed = true},
+			     conformer = {.base = "wav2vec2_conformer", .returns_features = true, .conformer = true},
+			     w2v_bert = {.base = "wav2vec2_bert", .returns_features = true, .conformer = true, .features = true};
 static const struct oom_family_type ctc_types[] = {
 	{"wav2vec2", &wav2vec2}, {"hubert", &hubert}, {"unispeech", &unispeech}, {"unispeech-sat", &unispeech_sat},
-	{"data2vec-audio", &data2vec}, {"wavlm", &wavlm}, {"sew", &sew}, {NULL, NULL},
+	{"data2vec-audio", &data2vec}, {"wavlm", &wavlm}, {"sew", &sew},
+	{"wav2vec2-conformer", &conformer}, {"wav2vec2-bert", &w2v_bert}, {NULL, NULL},
 };
 
 static const struct oom_key_row ctc_keys[] = {
@@ -32,7 +35,10 @@ static const struct oom_key_row ctc_keys[] = {
 	REAL(attn_dropout, "attention_dropout", 0.1), REAL(act_dropout, "activation_dropout", 0.1),
 	ACT_OWN(struct ctc, conv_act, "feat_extract_activation", "gelu"), OR_OWN(struct ctc, pos_kernel, "num_conv_pos_embeddings", 128),
 	OR_OWN(struct ctc, pos_groups, "num_conv_pos_embedding_groups", 16), OR_OWN(struct ctc, attn_adapter, "adapter_attn_dim", 0),
-	OR_OWN(struct ctc, buckets, "num_buckets", 320),
+	OR_OWN(struct ctc, buckets, "num_buckets", 320), OR_OWN(struct ctc, depth_kernel, "conv_depthwise_kernel_size", 31),
+	OR_OWN(struct ctc, left, "left_max_position_embeddings", 64), OR_OWN(struct ctc, right, "right_max_position_embeddings", 8),
+	OR_OWN(struct ctc, max_places, "max_source_positions", 5000), OR_OWN(struct ctc, features, "feature_projection_input_dim", 160),
+	REAL_OWN(struct ctc, conv_dropout, "conformer_conv_dropout", 0.1),
 	REAL_OWN(struct ctc, proj_dropout, "feat_proj_dropout", 0), REAL_OWN(struct ctc, final_dropout, "final_dropout", 0.1),
 	REAL_OWN(struct ctc, mask_time, "mask_time_prob", 0.05), REAL_OWN(struct ctc, mask_features, "mask_feature_prob", 0),
 	FLAG_OWN(struct ctc, conv_bias, "conv_bias", false), FLAG_OWN(struct ctc, stable, "do_stable_layer_norm", false),
@@ -40,14 +46,28 @@ static const struct oom_key_row ctc_keys[] = {
 	FLAG_OWN(struct ctc, adapter, "add_adapter", false), FLAG_OWN(struct ctc, batch_norm, "conv_pos_batch_norm", false),
 	OOM_KEYS_END};
 
-static void ctc_parse(struct oom_arch *a)
+/* position_embeddings_type, and the sizes of conformers. */
+static void conformer_parse(struct oom_arch *a)
+{
+	struct ctc *own = ctc_own(a);
+	const char *places = oom_read_string(&a->rd, "position_embeddings_type", "");
+
+	own->places = !strcmp(places, "relative")     ? OOM_CTC_RELATIVE :
+		      !strcmp(places, "rotary")       ? OOM_CTC_ROTATED :
+		      !strcmp(places, "relative_key") ? OOM_CTC_KEYED :
+							OOM_CTC_PLACELESS;
+	if (!own->depth_kernel || own->depth_kernel > MOST_PLACES || own->left > MOST_PLACES || own->right > MOST_PLACES ||
+	    !own->max_places || own->max_places > MOST_PLACES || !own->features || own->features > MOST_PLACES)
+		oom_read_fail(&a->rd, "the sizes of its convolutions, positions and features make no conformer");
+}
+
+/* The convolutions before the layers, and those that make positions. */
+static void convolutions_parse(struct oom_arch *a)
 {
 	struct ctc *own = ctc_own(a);
 	struct oom_reader *r = &a->rd;
 	const uint64_t n = oom_read_counts(r, "conv_dim", own->dims, OOM_CTC_CONVS);
 
-	a->frame = 1;
-	a->enc_layers = a->n_layers;
 	own->convs = n;
 	own->layer_norms = ctc_kind_of(a)->stacked || !strcmp(oom_read_string(r, "feat_extract_norm", "group"), "layer");
 	if (ctc_kind_of(a)->stacked) {
@@ -64,8 +84,21 @@ static void ctc_parse(struct oom_arch *a)
 		oom_read_fail(r, "conv_dim, conv_kernel and conv_stride must list as many numbers");
 	if (!own->pos_kernel || !own->pos_groups || a->d_model % own->pos_groups)
 		oom_read_fail(r, "num_conv_pos_embedding_groups does not divide hidden_size");
+}
+
+static void ctc_parse(struct oom_arch *a)
+{
+	const struct ctc_kind *kind = ctc_kind_of(a);
+
+	a->frame = 1;
+	a->enc_layers = a->n_layers;
+	ctc_own(a)->squeeze = 1;
+	if (kind->conformer)
+		conformer_parse(a);
+	if (!kind->features)
+		convolutions_parse(a);
 	if (!a->n_heads || a->d_model % a->n_heads)
-		oom_read_fail(r, "num_attention_heads does not divide hidden_size");
+		oom_read_fail(&a->rd, "num_attention_heads does not divide hidden_size");
 }
 
 static const char *ctc_unasked(const struct oom_arch *a, enum oom_task task)
@@ -77,7 +110,7 @@ static const char *ctc_unasked(const struct oom_arch *a, enum oom_task task)
 
 /* ---- the encoder ---- */
 
-static struct oom_val feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+struct oom_val oom_ctc_feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
 {
 	struct oom_frame f = {.t = t};
 	struct oom_val h;
@@ -117,10 +150,10 @@ static struct oom_val ctc_block(struct oom_tape *t, const void *ctx, uint32_t i,
 	h = oom_rename(&f, h, oom_op_add(t, x, h));
 	if (!stable) {
 		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
-		h = oom_rename(&f, h, oom_op_add(t, h, feed_forward(t, a, h)));
+		h = oom_rename(&f, h, oom_op_add(t, h, oom_ctc_feed_forward(t, a, h)));
 		return oom_leave(&f, oom_op_layer_norm(t, "final_layer_norm", h, 0, true, true));
 	}
-	h = oom_rename(&f, h, oom_op_add(t, h, feed_forward(t, a, oom_op_layer_norm(t, "final_layer_norm", h, 0, true, true))));
+	h = oom_rename(&f, h, oom_op_add(t, h, oom_ctc_feed_forward(t, a, oom_op_layer_norm(t, "final_layer_norm", h, 0, true, true))));
 	if (ctc_of(a)->attn_adapter)
 		h = oom_rename(&f, h, oom_op_add(t, h, language(t, a, h)));
 	return oom_leave(&f, h);
@@ -181,6 +214,16 @@ static struct oom_val projected(struct oom_frame *f, const struct oom_arch *a, s
 	return oom_op_dropout(t, oom_op_linear(t, "projection", h, D(a->d_model), OOM_BIAS), own->proj_dropout);
 }
 
+/* Two steps of 10 ms of audio side by side make one frame (SeamlessM4TFeatureExtractor, stride 2). */
+static struct oom_val filter_banks(struct oom_tape *t, const struct oom_arch *a, uint64_t frames)
+{
+	const uint64_t n = frames * ctc_of(a)->features;
+
+	t->pixels = n;
+	t->pixel_mask = t->plan->padding_mask ? frames : 0;
+	return oom_pixel_values(t, t->m_b, n);
+}
+
 /* The base model. */
 static struct oom_val ctc_model(struct oom_tape *t, const struct oom_arch *a, struct oom_val *normed, uint64_t *frames)
 {
@@ -189,11 +232,16 @@ static struct oom_val ctc_model(struct oom_tape *t, const struct oom_arch *a, st
 	struct oom_frame f = {.t = t};
 	struct oom_val x, h;
 
-	x = oom_name(&f, oom_ctc_features(t, a, RATE * seconds, frames));
-	h = oom_op_view(t, x, oom_tokens_of(t, *frames), (struct oom_dim){own->dims[own->convs - 1], "conv_dim"});
+	if (ctc_kind_of(a)->features) {
+		x = filter_banks(t, a, *frames = BANKS * seconds);
+		h = oom_op_view(t, x, oom_tokens_of(t, *frames), (struct oom_dim){own->features, "feature_projection_input_dim"});
+	} else {
+		x = oom_name(&f, oom_ctc_features(t, a, RATE * seconds, frames));
+		h = oom_op_view(t, x, oom_tokens_of(t, *frames), (struct oom_dim){own->dims[own->convs - 1], "conv_dim"});
+	}
 	h = ctc_kind_of(a)->squeezed ? oom_ctc_squeezed_input(&f, a, h) : projected(&f, a, h, normed);
 	h = oom_name(&f, oom_ctc_augmented(t, a, h));
-	h = oom_rename(&f, h, encoder(t, a, h, *frames));
+	h = oom_rename(&f, h, ctc_kind_of(a)->conformer ? oom_ctc_conformer(t, a, h, *frames) : encoder(t, a, h, *frames));
 	if (own->adapter)
 		oom_tape_warn(t, "the convolutions behind the encoder (add_adapter) are not counted: the run takes more");
 	return oom_leave(&f, h);
@@ -249,7 +297,7 @@ static struct oom_val ctc_step(struct oom_tape *t, const struct oom_arch *a)
 	}
 	logits = oom_name(&f, logits);
 	if (!t->plan->padding_mask)             /* attention_mask of ones */
-		oom_name(&f, oom_new(t, "ones_like", t->m_b, (struct oom_dim){t->pixels, "samples"}, OOM_I64));
+		oom_name(&f, oom_new(t, "ones_like", t->m_b, (struct oom_dim){ctc_kind_of(a)->features ? frames : t->pixels, "samples"}, OOM_I64));
 	oom_name(&f, oom_new(t, "labels mask", t->m_bs, D(1), OOM_U8));
 	oom_name(&f, oom_new(t, "flattened targets", t->m_bs, D(1), OOM_I64));
 	p = oom_name(&f, oom_op_log_softmax(t, oom_op_cast(t, logits, OOM_F32)));

@@ -7,6 +7,8 @@
 #include "config/keys.h"
 
 enum { OOM_CTC_CONVS = 16 };
+/* How the attention of a conformer's layers knows places. */
+enum oom_ctc_places { OOM_CTC_PLACELESS, OOM_CTC_RELATIVE, OOM_CTC_ROTATED, OOM_CTC_KEYED };
 struct ctc {
 	uint64_t convs, dims[OOM_CTC_CONVS], kernels[OOM_CTC_CONVS], strides[OOM_CTC_CONVS];
 	uint64_t pos_kernel, pos_groups;
@@ -14,6 +16,9 @@ struct ctc {
 	uint64_t pos_layers;            /* of ctc_kind's stacked: how many convolutions make the positions */
 	uint64_t buckets;               /* of relative positions, where the kind is gated */
 	uint64_t attn_adapter;          /* width of the layers' adapters; 0: none */
+	uint64_t depth_kernel, left, right, max_places, features;       /* of conformers */
+	enum oom_ctc_places places;
+	double conv_dropout;
 	enum oom_act conv_act;
 	double proj_dropout, final_dropout, mask_time, mask_features;
 	bool conv_bias, layer_norms;    /* a norm after every convolution, not after the first alone */
@@ -28,6 +33,8 @@ struct ctc_kind {
 	/* data2vec: a norm after every convolution; positions by several, each with a norm without weights behind it */
 	bool stacked;
 	bool gated;                     /* attention with a gated bias of relative positions (WavLM, ctc_gated.c) */
+	bool conformer;                 /* its layers are those of ctc_conformer.c */
+	bool features;                  /* a conformer that takes filter banks, not samples, and looks back alone */
 	bool squeezed;                  /* fewer frames in the layers than before and behind them (SEW, ctc_squeezed.c) */
 };
 OOM_KIND(ctc, struct ctc_kind);
@@ -37,11 +44,17 @@ struct ctc_stack {
 	struct oom_encdec s;
 	struct oom_val bias;            /* of a gated kind: for every sample, head and pair of frames */
 	uint64_t frames;
+	enum oom_dtype table, weights;  /* of a conformer: the types of its positions and of its attention's weights */
 };
 
 struct oom_val oom_ctc_relative_bias(struct oom_tape *t, const struct oom_arch *a, uint64_t frames);
 /* Consumes x. */
 struct oom_val oom_ctc_gated_attention(struct oom_tape *t, const struct ctc_stack *l, uint32_t layer, struct oom_val x);
+
+/* intermediate_dense, an activation, output_dense. */
+struct oom_val oom_ctc_feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+/* The encoder of a conformer over x, which stays the caller's. */
+struct oom_val oom_ctc_conformer(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames);
 
 /* How many frames the layers have of so many. */
 static inline uint64_t oom_ctc_inside(const struct oom_arch *a, uint64_t frames)
