@@ -29,6 +29,9 @@ TASKS = [
     ("image-cls", auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES),
     ("image-text", auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES),
     ("speech", auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES),
+    ("ctc", {t: auto.MODEL_FOR_CTC_MAPPING_NAMES[t]
+             for t in ("data2vec-audio", "hubert", "sew", "unispeech", "unispeech-sat", "wav2vec2", "wav2vec2-bert",
+                       "wav2vec2-conformer", "wavlm")}),
 ]
 # trained in bf16, activations pass 65504: huggingface/transformers#4586 #11461 #14189 #12225 #36822 #39972
 OVERFLOWS = re.compile(r"(m|um|long)?t5|switch_transformers|pegasus|gemma2|gemma3n?(_text)?")
@@ -58,11 +61,11 @@ def liger_types():
         return {(r["task"], r["model_type"]) for r in csv.DictReader(f) if r["liger"] == "1"}
 
 
-def batch_norm(cls):
+def batch_norm(cls, task):
     """Whether a module of the class normalises over the batch; None: it cannot be built."""
     try:
         with torch.device("meta"):
-            model = cls(cls.config_class())
+            model = cls(cls.config_class(vocab_size=32) if task == "ctc" else cls.config_class())
     except Exception:
         return None
     return any("BatchNorm" in type(m).__name__ for m in model.modules())
@@ -86,7 +89,7 @@ def rows():
                 "flash": int(bool(getattr(cls, "_supports_flash_attn", False))),
                 "wraps": int(bool(getattr(cls, "_no_split_modules", None))),
                 "liger": int((None, kind) in liger or (task, kind) in liger),
-                "batchnorm": int(bool(batch_norm(cls))) if task == "image-cls" else 0,
+                "batchnorm": int(bool(batch_norm(cls, task))) if task in ("image-cls", "ctc") else 0,
                 "fp16_overflow": int(bool(OVERFLOWS.fullmatch(kind))),
                 "cut": int(kind in CUT and task in ("causal-lm", "image-text", "speech")),
             }
