@@ -42,6 +42,11 @@ MODELS["wav2vec2-conformer-rope"] = dict(BASE, model_type="wav2vec2-conformer", 
 MODELS["wav2vec2-bert"] = dict(BASE, model_type="wav2vec2-bert", feature_projection_input_dim=160)
 MODELS["wav2vec2-bert-short"] = dict(MODELS["wav2vec2-bert"], hidden_act="gelu", left_max_position_embeddings=20,
                                      right_max_position_embeddings=3, conv_depthwise_kernel_size=15, mask_feature_prob=0.1)
+ADAPTER = dict(add_adapter=True, hidden_dropout=0.0)
+MODELS["wav2vec2-bert-adapter"] = dict(MODELS["wav2vec2-bert"], **ADAPTER)
+MODELS["wav2vec2-bert-adapters"] = dict(MODELS["wav2vec2-bert"], add_adapter=True, num_adapter_layers=2, output_hidden_size=128,
+                                        use_intermediate_ffn_before_adapter=True, adapter_act="gelu")
+MODELS["wav2vec2-adapter"] = dict(BASE, model_type="wav2vec2", add_adapter=True, output_hidden_size=96, num_adapter_layers=2)
 
 
 class Loss(torch.autograd.Function):
@@ -112,7 +117,8 @@ def lengths_are_known():
     """Whether labels are in range, and how many there are, is read from the batch; SpecAugment draws its places on the host."""
     F.ctc_loss = torch.nn.functional.ctc_loss = ctc_loss
     torch.Tensor.masked_select = lambda x, mask: x.flatten()
-    most = torch.Tensor.max
+    most, drawn = torch.Tensor.max, torch.rand
+    torch.rand = lambda *a, **k: 0.5 if a == ([],) else drawn(*a, **k)         # whether a layer is left out
     torch.Tensor.max = lambda x, *a, **k: 0 if not a and not k and not x.is_floating_point() else most(x, *a, **k)
     for name in FAMILIES + ("data2vec-audio", "sew", "wav2vec2-conformer", "wav2vec2-bert"):
         word = name.replace("-", "_")

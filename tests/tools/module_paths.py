@@ -39,10 +39,13 @@ VARIANTS = {
 }
 for t in ("wav2vec2", "hubert", "unispeech", "unispeech-sat", "sew"):
     VARIANTS[t] = [{}, {"feat_extract_norm": "layer"}]
-VARIANTS["wavlm"] = VARIANTS["hubert"]
+for t in ("wav2vec2", "unispeech-sat", "wavlm", "data2vec-audio"):
+    VARIANTS[t] = VARIANTS.get(t, [{}, {"feat_extract_norm": "layer"}]) + [{"add_adapter": True, "output_hidden_size": 512}]
 # which have no letters of their own
 for t in ("wav2vec2-conformer", "wav2vec2-bert"):
     VARIANTS[t] = [dict(keys, vocab_size=32) for keys in ({}, {"position_embeddings_type": "relative"})]
+    VARIANTS[t].append({"vocab_size": 32, "add_adapter": True, "output_hidden_size": 512})
+VARIANTS["wav2vec2-bert"][-1]["use_intermediate_ffn_before_adapter"] = True
 VARIANTS["wav2vec2-conformer"].append({"feat_extract_norm": "layer", "vocab_size": 32})
 VARIANTS["wav2vec2"].append({"feat_extract_norm": "layer", "do_stable_layer_norm": True, "adapter_attn_dim": 16})
 for t in ("bert", "roberta", "xlm-roberta", "camembert", "electra", "ernie", "bert-generation"):

@@ -18,6 +18,7 @@
 #define MODEL(type, class) "{\"model_type\": \"" type "\", \"architectures\": [\"" class "\"]}"
 /* Types whose default config has no letters. */
 #define LETTERS(type, more) "{\"model_type\": \"" type "\", \"vocab_size\": 32" more "}"
+#define ADAPTED ", \"add_adapter\": true, \"output_hidden_size\": 512"
 
 static struct oom_plan with(const char *text)
 {
@@ -46,6 +47,11 @@ static void parameters_are_counted(void **state)
 		{LETTERS("wav2vec2-conformer", ""), "audio-seconds=2", 179754912},
 		{LETTERS("wav2vec2-conformer", ""), "audio-seconds=2 freeze=feature_extractor", 175554464},
 		{LETTERS("wav2vec2-conformer", ", \"position_embeddings_type\": \"rotary\""), "audio-seconds=2", 172658592},
+		{LETTERS("wav2vec2", ADAPTED), "audio-seconds=2 freeze=encoder.layers", 14450080},
+		{LETTERS("wavlm", ADAPTED), "audio-seconds=2 freeze=adapter.layers.1", 97940880},
+		{LETTERS("wav2vec2-conformer", ADAPTED), "audio-seconds=2 freeze=adapter", 179746720},
+		{LETTERS("wav2vec2-bert", ADAPTED ", \"use_intermediate_ffn_before_adapter\": true"), "audio-seconds=2 freeze=intermediate_ffn",
+		 589435744},
 		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2", 93188896},
 		{MODEL("data2vec-audio", "Data2VecAudioForCTC"), "audio-seconds=2 freeze=feature_extractor", 88982304},
 	};

@@ -38,7 +38,10 @@ static const struct oom_key_row ctc_keys[] = {
 	OR_OWN(struct ctc, buckets, "num_buckets", 320), OR_OWN(struct ctc, depth_kernel, "conv_depthwise_kernel_size", 31),
 	OR_OWN(struct ctc, left, "left_max_position_embeddings", 64), OR_OWN(struct ctc, right, "right_max_position_embeddings", 8),
 	OR_OWN(struct ctc, max_places, "max_source_positions", 5000), OR_OWN(struct ctc, features, "feature_projection_input_dim", 160),
-	REAL_OWN(struct ctc, conv_dropout, "conformer_conv_dropout", 0.1),
+	REAL_OWN(struct ctc, conv_dropout, "conformer_conv_dropout", 0.1), OR_OWN(struct ctc, adapter_layers, "num_adapter_layers", 3),
+	OR_OWN(struct ctc, adapter_kernel, "adapter_kernel_size", 3), OR_OWN(struct ctc, adapter_stride, "adapter_stride", 2),
+	ACT_OWN(struct ctc, adapter_act, "adapter_act", "relu"),
+	FLAG_OWN(struct ctc, adapter_ffn, "use_intermediate_ffn_before_adapter", false),
 	REAL_OWN(struct ctc, proj_dropout, "feat_proj_dropout", 0), REAL_OWN(struct ctc, final_dropout, "final_dropout", 0.1),
 	REAL_OWN(struct ctc, mask_time, "mask_time_prob", 0.05), REAL_OWN(struct ctc, mask_features, "mask_feature_prob", 0),
 	FLAG_OWN(struct ctc, conv_bias, "conv_bias", false), FLAG_OWN(struct ctc, stable, "do_stable_layer_norm", false),
@@ -89,14 +92,20 @@ static void convolutions_parse(struct oom_arch *a)
 static void ctc_parse(struct oom_arch *a)
 {
 	const struct ctc_kind *kind = ctc_kind_of(a);
+	struct ctc *own = ctc_own(a);
 
 	a->frame = 1;
 	a->enc_layers = a->n_layers;
-	ctc_own(a)->squeeze = 1;
+	own->squeeze = 1;
 	if (kind->conformer)
 		conformer_parse(a);
 	if (!kind->features)
 		convolutions_parse(a);
+	own->adapter_width = oom_read_count_or(&a->rd, "output_hidden_size", a->d_model);
+	if (own->adapter && (!own->adapter_width || !own->adapter_kernel || own->adapter_kernel > MOST_PLACES || !own->adapter_stride ||
+			     own->adapter_stride > MOST_PLACES || own->adapter_layers > MOST_POSITIONS ||
+			     (kind->features && a->n_heads && own->adapter_width % a->n_heads)))
+		oom_read_fail(&a->rd, "the sizes of its adapter (add_adapter) make no model");
 	if (!a->n_heads || a->d_model % a->n_heads)
 		oom_read_fail(&a->rd, "num_attention_heads does not divide hidden_size");
 }
@@ -110,16 +119,17 @@ static const char *ctc_unasked(const struct oom_arch *a, enum oom_task task)
 
 /* ---- the encoder ---- */
 
-struct oom_val oom_ctc_feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x)
+struct oom_val oom_ctc_feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, enum oom_act act)
 {
+	const struct oom_dim d = {x.width, x.text};
 	struct oom_frame f = {.t = t};
 	struct oom_val h;
 
 	x = oom_arg(&f, x);                     /* the module's call holds it */
 	h = oom_name(&f, oom_op_linear(t, "intermediate_dense", x, D(a->d_ff), OOM_BIAS));
-	h = oom_rename(&f, h, oom_activation(t, a->act, h));
+	h = oom_rename(&f, h, oom_activation(t, act, h));
 	h = oom_rename(&f, h, oom_op_dropout(t, h, a->act_dropout));
-	h = oom_rename(&f, h, oom_op_linear(t, "output_dense", h, D(a->d_model), OOM_BIAS));
+	h = oom_rename(&f, h, oom_op_linear(t, "output_dense", h, d, OOM_BIAS));
 	return oom_leave(&f, oom_op_dropout(t, h, a->dropout));
 }
 
@@ -150,10 +160,10 @@ static struct oom_val ctc_block(struct oom_tape *t, const void *ctx, uint32_t i,
 	h = oom_rename(&f, h, oom_op_add(t, x, h));
 	if (!stable) {
 		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
-		h = oom_rename(&f, h, oom_op_add(t, h, oom_ctc_feed_forward(t, a, h)));
+		h = oom_rename(&f, h, oom_op_add(t, h, oom_ctc_feed_forward(t, a, h, a->act)));
 		return oom_leave(&f, oom_op_layer_norm(t, "final_layer_norm", h, 0, true, true));
 	}
-	h = oom_rename(&f, h, oom_op_add(t, h, oom_ctc_feed_forward(t, a, oom_op_layer_norm(t, "final_layer_norm", h, 0, true, true))));
+	h = oom_rename(&f, h, oom_op_add(t, h, oom_ctc_feed_forward(t, a, oom_op_layer_norm(t, "final_layer_norm", h, 0, true, true), a->act)));
 	if (ctc_of(a)->attn_adapter)
 		h = oom_rename(&f, h, oom_op_add(t, h, language(t, a, h)));
 	return oom_leave(&f, h);
@@ -188,7 +198,8 @@ static struct oom_val encoder(struct oom_tape *t, const struct oom_arch *a, stru
 	h = oom_rename(&f, h, oom_op_dropout(t, h, a->dropout));
 	if (ctc_kind_of(a)->gated)
 		l.bias = oom_name_shared(&f, oom_ctc_relative_bias(t, a, frames));
-	h = oom_rename(&f, h, oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, ctc_block, &l, h));
+	/* the first layer's result takes the place of what it was given */
+	h = oom_name(&f, oom_layers(t, (uint32_t)oom_depth(t, a->n_layers), NULL, ctc_block, &l, oom_take(&f, h)));
 	if (ctc_of(a)->stable)
 		h = oom_rename(&f, h, oom_op_layer_norm(t, "layer_norm", h, 0, true, true));
 	if (ctc_kind_of(a)->squeezed)
@@ -243,7 +254,7 @@ static struct oom_val ctc_model(struct oom_tape *t, const struct oom_arch *a, st
 	h = oom_name(&f, oom_ctc_augmented(t, a, h));
 	h = oom_rename(&f, h, ctc_kind_of(a)->conformer ? oom_ctc_conformer(t, a, h, *frames) : encoder(t, a, h, *frames));
 	if (own->adapter)
-		oom_tape_warn(t, "the convolutions behind the encoder (add_adapter) are not counted: the run takes more");
+		h = oom_name(&f, oom_ctc_adapted(t, a, h, frames));     /* encoder_outputs stays */
 	return oom_leave(&f, h);
 }
 

@@ -16,6 +16,8 @@ struct ctc {
 	uint64_t pos_layers;            /* of ctc_kind's stacked: how many convolutions make the positions */
 	uint64_t buckets;               /* of relative positions, where the kind is gated */
 	uint64_t attn_adapter;          /* width of the layers' adapters; 0: none */
+	uint64_t adapter_layers, adapter_kernel, adapter_stride, adapter_width;
+	enum oom_act adapter_act;
 	uint64_t depth_kernel, left, right, max_places, features;       /* of conformers */
 	enum oom_ctc_places places;
 	double conv_dropout;
@@ -23,7 +25,7 @@ struct ctc {
 	double proj_dropout, final_dropout, mask_time, mask_features;
 	bool conv_bias, layer_norms;    /* a norm after every convolution, not after the first alone */
 	bool stable;                    /* norms before attention and feed-forward */
-	bool proj_norm, augments, adapter, batch_norm;
+	bool proj_norm, augments, adapter, adapter_ffn, batch_norm;
 };
 OOM_OWN(ctc, struct ctc);
 
@@ -44,7 +46,10 @@ struct ctc_stack {
 	struct oom_encdec s;
 	struct oom_val bias;            /* of a gated kind: for every sample, head and pair of frames */
 	uint64_t frames;
-	enum oom_dtype table, weights;  /* of a conformer: the types of its positions and of its attention's weights */
+	/* of a conformer: how it knows places, its width, the types of its positions and of its attention's weights */
+	enum oom_ctc_places places;
+	uint64_t width;
+	enum oom_dtype table, weights;
 };
 
 struct oom_val oom_ctc_relative_bias(struct oom_tape *t, const struct oom_arch *a, uint64_t frames);
@@ -52,7 +57,12 @@ struct oom_val oom_ctc_relative_bias(struct oom_tape *t, const struct oom_arch *
 struct oom_val oom_ctc_gated_attention(struct oom_tape *t, const struct ctc_stack *l, uint32_t layer, struct oom_val x);
 
 /* intermediate_dense, an activation, output_dense. */
-struct oom_val oom_ctc_feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x);
+struct oom_val oom_ctc_feed_forward(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, enum oom_act act);
+/* What add_adapter puts behind the encoder: convolutions that halve the frames, in W2v-BERT with attention and a feed-forward.
+ * x stays the caller's; *frames: how many are left. */
+struct oom_val oom_ctc_adapted(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t *frames);
+/* Attention of a conformer's kind over x, which stays the caller's; the weights are given to it. */
+struct oom_val oom_ctc_conformer_attention(struct oom_tape *t, const struct ctc_stack *l, struct oom_val x, struct oom_val *weights);
 /* The encoder of a conformer over x, which stays the caller's. */
 struct oom_val oom_ctc_conformer(struct oom_tape *t, const struct oom_arch *a, struct oom_val x, uint64_t frames);
 

@@ -103,13 +103,12 @@ static struct oom_val keyed_scores(struct oom_frame *f, const struct ctc_stack *
 	return oom_rename(f, w, oom_op_add(t, w, oom_op_unary(t, OOM_SCALE, p)));
 }
 
-/* Consumes x; the weights are given to the caller. */
-static struct oom_val attention(struct oom_tape *t, const struct ctc_stack *l, struct oom_val x, struct oom_val *weights)
+struct oom_val oom_ctc_conformer_attention(struct oom_tape *t, const struct ctc_stack *l, struct oom_val x, struct oom_val *weights)
 {
 	const struct oom_arch *a = l->s.a;
-	const enum oom_ctc_places places = ctc_of(a)->places;
+	const enum oom_ctc_places places = l->places;
 	const uint16_t plane = oom_mono_mul(t, l->s.m_tokens, l->s.m_len);
-	const struct oom_dim d = D(a->d_model);
+	const struct oom_dim d = {l->width, "hidden_size"};
 	struct oom_frame f = {.t = t};
 	struct oom_val q, k, v, w, y = x;
 
@@ -123,7 +122,7 @@ static struct oom_val attention(struct oom_tape *t, const struct ctc_stack *l, s
 	else if (places == OOM_CTC_KEYED)
 		w = keyed_scores(&f, l, q, k);
 	else
-		w = oom_name(&f, oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", q, k, plane, D(a->n_heads), a->d_model / a->n_heads)));
+		w = oom_name(&f, oom_op_unary(t, OOM_SCALE, oom_op_bmm(t, "scores", q, k, plane, D(a->n_heads), d.n / a->n_heads)));
 	if (t->plan->padding_mask)
 		w = oom_rename(&f, w, oom_op_add(t, w, l->s.mask));
 	y = oom_name(&f, oom_op_softmax(t, w, false));
@@ -145,10 +144,10 @@ static struct oom_val conformer_block(struct oom_tape *t, const void *ctx, uint3
 	if (i && !t->recompute && (!t->grad || t->packing || (t->amp && t->train && a->attn_dropout > 0)))
 		oom_name(&f, oom_new(t, "weights", oom_mono_mul(t, l->s.m_tokens, l->s.m_len), D(a->n_heads), l->weights));
 	h = oom_name(&f, oom_op_layer_norm(t, "ffn1_layer_norm", x, 0, true, true));
-	h = oom_rename(&f, h, oom_ctc_feed_forward(t, a, h));
+	h = oom_rename(&f, h, oom_ctc_feed_forward(t, a, h, a->act));
 	h = oom_rename(&f, h, oom_op_add(t, oom_op_unary(t, OOM_SCALE, h), x));
 	y = oom_name(&f, oom_op_layer_norm(t, "self_attn_layer_norm", h, 0, true, true));
-	y = oom_rename(&f, y, attention(t, l, y, &weights));
+	y = oom_rename(&f, y, oom_ctc_conformer_attention(t, l, y, &weights));
 	oom_block_returns(t, oom_name(&f, weights));
 	y = oom_rename(&f, y, oom_op_dropout(t, y, a->attn_dropout));
 	y = oom_rename(&f, y, oom_op_add(t, y, h));
@@ -157,7 +156,7 @@ static struct oom_val conformer_block(struct oom_tape *t, const void *ctx, uint3
 	h = oom_rename(&f, h, oom_op_add(t, y, h));
 	oom_forget(&f, y);
 	y = oom_name(&f, oom_op_layer_norm(t, "ffn2_layer_norm", h, 0, true, true));
-	y = oom_rename(&f, y, oom_ctc_feed_forward(t, a, y));
+	y = oom_rename(&f, y, oom_ctc_feed_forward(t, a, y, a->act));
 	y = oom_rename(&f, y, oom_op_add(t, oom_op_unary(t, OOM_SCALE, y), h));
 	return oom_leave(&f, oom_op_layer_norm(t, "final_layer_norm", y, 0, true, true));
 }
@@ -181,7 +180,8 @@ struct oom_val oom_ctc_conformer(struct oom_tape *t, const struct oom_arch *a, s
 {
 	const struct ctc *own = ctc_of(a);
 	const struct oom_encdec_kind kind = {.kernel = OOM_ED_MATMUL};
-	struct ctc_stack l = {.s = oom_encoder_stack(t, a, &kind), .bias = oom_none(), .frames = frames};
+	struct ctc_stack l = {.s = oom_encoder_stack(t, a, &kind), .bias = oom_none(), .frames = frames,
+			      .places = own->places, .width = a->d_model};
 	struct oom_frame f = {.t = t};
 	struct oom_val h = x, pad;
 
