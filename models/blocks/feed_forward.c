@@ -6,10 +6,11 @@
  * (linkedin/Liger-Kernel ops/swiglu.py, geglu.py). */
 static struct oom_val liger_glu(struct oom_tape *t, struct oom_val gate, struct oom_val up)
 {
+	const bool rg = t->grad && (gate.rg || up.rg);
 	struct oom_val y;
 	int32_t n = -1;
 
-	if (t->grad && (gate.rg || up.rg)) {
+	if (rg) {
 		n = oom_node(t, OOM_NODE_GIVEN, "LigerGLUMul");
 		oom_node_edge(t, n, gate);
 		oom_node_edge(t, n, up);
@@ -20,7 +21,7 @@ static struct oom_val liger_glu(struct oom_tape *t, struct oom_val gate, struct 
 		    (enum oom_dtype)gate.dt);
 	oom_drop(t, gate);
 	oom_drop(t, up);
-	return n >= 0 ? oom_node_out(t, n, 0, y) : y;
+	return rg ? oom_node_out(t, n, 0, y) : y;
 }
 
 struct oom_val oom_gated_mlp(struct oom_tape *t, struct oom_val x, enum oom_act act,

@@ -68,23 +68,28 @@ static struct oom_val liger_rms(struct oom_tape *t, const char *name, struct oom
 	const char *scope = t->scope;
 	struct oom_val weight, rstd, y;
 	int32_t n = -1;
+	bool rg;
 
 	t->scope = name;
 	weight = oom_norm_param(t, "weight", w);
-	if (t->grad && (x.rg || weight.rg)) {
+	rg = t->grad && (x.rg || weight.rg);
+	if (rg) {
 		n = oom_node(t, OOM_NODE_LIGER_RMS, "LigerRMSNorm");
 		oom_node_edge(t, n, x);
 		oom_node_edge(t, n, weight);
 	}
 	y = oom_new(t, name, x.mono, (struct oom_dim){x.width, x.text}, (enum oom_dtype)x.dt);
 	rstd = oom_new(t, "rstd", x.mono, (struct oom_dim){oom_rows_of(t, x.width, w), NULL}, OOM_F32);
-	if (n >= 0) {
+	/* a checkpoint's first pass has no nodes, and counts what they would save */
+	if (rg) {
 		oom_node_save(t, n, x);
 		oom_node_save(t, n, weight);
 		oom_node_save(t, n, rstd);
+		y = oom_node_out(t, n, 0, y);
+	}
+	if (n >= 0) {
 		t->nodes[n].dt = x.dt;
 		t->nodes[n].added = !in_place;
-		y = oom_node_out(t, n, 0, y);
 	}
 	oom_drop(t, rstd);
 	oom_done(t, x);

@@ -110,7 +110,7 @@ static const struct {
 	{{"optimizer-in-backward"}, false},
 	{{"offload-optimizer", "offload-params"}, false},
 	{{"attn"}, true},
-	{{"loss"}, true},
+	{{"loss", "liger-kernels"}, true},
 	{{"grad-ckpt"}, true},
 	{{"allocator"}, true},
 	{{"micro-batch", "grad-accum"}, true},
