@@ -131,6 +131,12 @@ enum oom_status not_recognised(const struct doc *doc, struct oom_error *err);
 
 /* settle.c: what follows from all files together, in r->all. */
 void reading_settle(struct oom_reading *r);
+/* settle_counts.c: cards and rows; a knob's number, or otherwise. */
+int64_t part_whole(const struct fw_part *all, const char *knob, int64_t otherwise);
+void reading_settle_all_micro(struct fw_part *all);
+void reading_settle_batch(struct fw_part *all);
+void reading_settle_replicas(struct fw_part *all);
+void reading_settle_one_process(struct fw_part *all);
 /* settle_age.c: the part of it that versions decide */
 void reading_settle_age(struct oom_reading *r);
 /* apply.c: the word of a reading ("4-nf4" of base-bits) that is priced with just this ("base-weights=nf4"); NULL: none. */

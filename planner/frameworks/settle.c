@@ -114,72 +114,6 @@ static void settle_checkpoint(struct fw_part *all)
 			}
 }
 
-static int64_t whole(const struct fw_part *all, const char *knob, int64_t otherwise)
-{
-	const char *text = fw_fact(all, knob);
-
-	return *text ? strtoll(text, NULL, 10) : otherwise;
-}
-
-/* A key that counts the rows that all cards hold at once. Where nobody says how many cards there are it is one, as
- * in the rest of the report. */
-static void settle_all_micro(struct fw_part *all)
-{
-	const int64_t gpus = whole(all, "gpus", 0), rows = whole(all, "@all-micro-batch", 0);
-
-	if (rows <= 0 || part_fact(all, "micro-batch") || (gpus > 0 && rows % gpus))
-		return;
-	fw_set_whole(all, "micro-batch", gpus > 0 ? rows / gpus : rows, NULL, "the rows of all cards / GPUs");
-	if (gpus <= 0)
-		fw_open(all, "micro-batch", "the file counts the rows of all cards, and how many there are is open: "
-			"they are taken to be on one");
-}
-
-/* All three batch sizes say for how many GPUs they were written: DeepSpeed's runtime/config.py _batch_assertion
- * refuses any other number. */
-static void settle_gpus(struct fw_part *all, int64_t shards)
-{
-	const int64_t micro = whole(all, "micro-batch", 0), accum = whole(all, "grad-accum", 0), global = whole(all, "global-batch", 0);
-
-	if (part_fact(all, "gpus") || fw_is_withheld(all, "gpus") || !fw_fact_from_file(all, "micro-batch") ||
-	    !fw_fact_from_file(all, "grad-accum") || !fw_fact_from_file(all, "global-batch") || micro <= 0 || accum <= 0 ||
-	    micro > 1000000 || accum > 1000000 || shards <= 0 || shards > 1000000 || global <= 0 || global % (micro * accum) ||
-	    global / (micro * accum) > 1000000)
-		return;
-	fw_set_whole(all, "gpus", global / (micro * accum) * shards, NULL, "global batch / (micro-batch x accumulation)");
-}
-
-/* Of the three batch sizes two give the third, where the GPUs are known. */
-static void settle_batch(struct fw_part *all)
-{
-	const int64_t gpus = whole(all, "gpus", 0),
-		      shards = whole(all, "tp", 1) * whole(all, "pp", 1) * whole(all, "cp", 1) *
-			       whole(all, "@sequence-shards", 1),
-		      micro = whole(all, "micro-batch", 0), accum = whole(all, "grad-accum", 0),
-		      global = whole(all, "global-batch", 0);
-	const int64_t replicas = gpus > 0 && shards > 0 && gpus >= shards ? gpus / shards : 0;
-
-	settle_gpus(all, shards);
-	if (!replicas || micro < 0 || accum < 0 || micro > 1000000 || accum > 1000000)
-		return;
-	if (micro && accum && !global && replicas < 1000000)
-		fw_set_whole(all, "global-batch", micro * accum * replicas, NULL,
-			     "micro-batch x accumulation x data-parallel GPUs");
-	else if (micro && global && !fw_fact_from_file(all, "grad-accum") &&
-		 global % (micro * replicas) == 0)
-		fw_set_whole(all, "grad-accum", global / (micro * replicas), NULL,
-			     "global batch / (micro-batch x data-parallel GPUs)");
-	else if (accum && global && !micro && global % (accum * replicas) == 0)
-		fw_set_whole(all, "micro-batch", global / (accum * replicas), NULL,
-			     "global batch / (accumulation x data-parallel GPUs)");
-	else if (micro && global && fw_fact_from_file(all, "micro-batch") && fw_fact_from_file(all, "global-batch") &&
-		 global < micro * replicas) {
-		fw_set(all, "@price.global-batch", "0", NULL, NULL);
-		fw_open(all, "global-batch", reading_text(all->reading, "%lld rows of all GPUs are fewer than micro-batch x GPUs (%lld x %lld): "
-			"the micro-batch is priced as it stands", (long long)global, (long long)micro, (long long)replicas));
-	}
-}
-
 /* LoRA's own defaults stand where the method is LoRA, and nowhere else. */
 static void settle_adapters(struct fw_part *all)
 {
@@ -206,7 +140,7 @@ static void settle_device_map(struct fw_part *all)
 static void settle_replicated(struct oom_reading *r)
 {
 	struct fw_part *all = r->all;
-	const int64_t gpus = whole(all, "gpus", r->gpus);
+	const int64_t gpus = part_whole(all, "gpus", r->gpus);
 	bool plain = false, launched = false;
 
 	for (size_t i = 0; i < r->n_parts; i++) {
@@ -258,36 +192,6 @@ static void settle_fp8(struct oom_reading *r)
 	}
 }
 
-/* Replicas of a sharded model, each over as many cards as it has shards: a plan has one per machine, and as many machines
- * as there are replicas give the same shards.  Where no file says how many cards there are, the fewest that the degrees
- * allow. */
-static void settle_replicas(struct fw_part *all)
-{
-	const int64_t others = whole(all, "tp", 1) * whole(all, "pp", 1) * whole(all, "cp", 1), shards = whole(all, "@shards", 0),
-		      gpus = whole(all, "gpus", 0);
-	int64_t replicas = whole(all, "@replicas", 0);
-
-	if (!replicas && shards > 0)
-		replicas = gpus > shards ? gpus / shards : 1;
-	if (replicas < 1 || others < 1 || others > 100000)
-		return;
-	if (!gpus && replicas > 1 && !fw_is_withheld(all, "gpus")) {
-		fw_set_whole(all, "gpus", replicas * others, NULL, "the fewest for so many replicas");
-		fw_open(all, "gpus", "the files do not say how many: the fewest that the degrees allow are priced, unless --gpus says");
-	}
-	if (replicas == 1) {
-		fw_set(all, "@price.hybrid-shard", "false", NULL, NULL);
-	} else if (whole(all, "gpus", 0) && whole(all, "gpus", 0) % replicas == 0) {
-		fw_set_whole(all, "@price.nodes", replicas, NULL, NULL);
-		if (whole(all, "nodes", 1) != replicas)
-			fw_open(all, "nodes", reading_text(all->reading, "%lld replicas of a sharded model are priced as so many machines: "
-				"memory is the same, times and what --emit writes are theirs", (long long)replicas));
-	} else {
-		fw_open(all, "hybrid-shard", reading_text(all->reading, "%lld replicas are not known to divide the cards: a replica per "
-			"machine is priced", (long long)replicas));
-	}
-}
-
 /* Where Trainer's own checkpoints are switched off, FSDP's may be on, in the file that nobody has. */
 static void settle_unseen_fsdp(struct fw_part *all)
 {
@@ -296,21 +200,11 @@ static void settle_unseen_fsdp(struct fw_part *all)
 			"needs more");
 }
 
-/* One process has nobody to share with: FSDP1 says that it switches to NO_SHARD (torch/distributed/fsdp/_init_utils.py
- * _init_core_state). */
-static void settle_one_process(struct fw_part *all)
-{
-	if (!fw_fact_is(all, "engine", "fsdp1") || whole(all, "gpus", 0) != 1 || !fw_fact_from_file(all, "gpus") || whole(all, "zero", 0) < 1)
-		return;
-	fw_set(all, "@price.zero", "0", NULL, NULL);
-	fw_open(all, "zero", "one process: FSDP shards nothing there, and is priced so");
-}
-
 /* One rank of a layer has no collectives to overlap: NeMo switches the overlap off there with sequence parallelism
  * (megatron_base_model.py _validate_and_override_config).  A degree in a variable is priced as one as well. */
 static void settle_overlap(struct fw_part *all)
 {
-	if (fw_fact_is(all, "tp-comm-overlap", "true") && whole(all, "tp", 1) <= 1)
+	if (fw_fact_is(all, "tp-comm-overlap", "true") && part_whole(all, "tp", 1) <= 1)
 		fw_set(all, "@price.tp-comm-overlap", "false", NULL, NULL);
 }
 
@@ -352,7 +246,7 @@ static void settle_sync(struct oom_reading *r)
 	for (size_t i = 0; i < r->n_parts; i++)
 		each |= fw_on(r->parts[i], key);
 	if (fw_fact_is(all, "loop", "trainer") && !each && (fw_fact_is(all, "engine", "fsdp1") || fw_fact_is(all, "engine", "fsdp2")) &&
-	    whole(all, "zero", 0) >= 2 && whole(all, "grad-accum", 1) > 1 && whole(all, "gpus", 2) > 1)
+	    part_whole(all, "zero", 0) >= 2 && part_whole(all, "grad-accum", 1) > 1 && part_whole(all, "gpus", 2) > 1)
 		fw_default(all, "no-sync", "true", "transformers/trainer.py: accelerator.no_sync");
 }
 
@@ -369,8 +263,8 @@ void reading_settle(struct oom_reading *r)
 	reading_settle_age(r);
 	settle_precision(all);
 	settle_fp8(r);
-	settle_all_micro(all);
-	settle_batch(all);
+	reading_settle_all_micro(all);
+	reading_settle_batch(all);
 	if (fw_fact_is(all, "engine", "deepspeed"))
 		fw_default(all, "zero", "0", "deepspeed/runtime/zero/config.py stage");
 	/* no card and no rank beside the one: every framework's default */
@@ -390,11 +284,11 @@ void reading_settle(struct oom_reading *r)
 		fw_default(all, "base-bits", "16", "no quantisation is asked for");
 	}
 	if (fw_fact_is(all, "hybrid-shard", "true"))
-		settle_replicas(all);
-	settle_one_process(all);
+		reading_settle_replicas(all);
+	reading_settle_one_process(all);
 	settle_whole_logits(all);
 	settle_overlap(all);
 	settle_sync(r);
-	if (whole(all, "gpus", 0) == 1)
+	if (part_whole(all, "gpus", 0) == 1)
 		fw_default(all, "nodes", "1", "one GPU");
 }
