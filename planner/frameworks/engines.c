@@ -319,13 +319,35 @@ void fw_accelerate_fp8(struct fw_part *p, const char *backend, const char *gathe
 		fw_note(p, "mixed_precision", "torchao's products, the first choice where no backend is named");
 }
 
+void fw_take_token_rows(struct fw_part *p, const char *key, const char *asked, int64_t otherwise, const char *why)
+{
+	const int64_t tokens = fw_whole_or(p, key, otherwise), length = strtoll(fw_fact(p, "seq-len"), NULL, 10);
+	const int64_t gpus = strtoll(fw_fact(p, "gpus"), NULL, 10), global = strtoll(fw_fact(p, "global-batch"), NULL, 10);
+	const char *told = fw_key(p, key) ? key : asked;
+	int64_t rows, said;
+
+	fw_unset(p, "micro-batch");
+	/* a length or a number that the file does not give */
+	if ((doc_below(fw_root(p), key) && !doc_whole(fw_key(p, key), &said)) || length <= 0 || tokens <= 0 || tokens > INT32_MAX) {
+		fw_withhold(p, "micro-batch");
+		fw_unmodelled(p, told, "micro-batches of as many rows as the most tokens of a card hold: give --micro-batch");
+		return;
+	}
+	rows = (tokens + length - 1) / length;
+	fw_set_whole(p, "micro-batch", rows, told, why);
+	/* as many micro-batches as it takes: their rows need not divide a step's */
+	fw_set(p, "@price.global-batch", "0", NULL, NULL);
+	if (global / rows > (gpus > 0 ? gpus : 1))
+		fw_set_whole(p, "@price.grad-accum", global / rows / (gpus > 0 ? gpus : 1), NULL, NULL);
+}
+
 void fw_take_replicas(struct fw_part *p, int64_t shards, int64_t replicas, const char *key)
 {
-	if (replicas > 1 && replicas < 100000)
-		fw_set_whole(p, "@replicas", replicas, NULL, NULL);
-	else if (shards > 1 && shards < 100000)
-		fw_set_whole(p, "@shards", shards, NULL, NULL);
-	else
+	if ((replicas < 2 && shards < 2) || replicas >= 100000 || shards >= 100000)
 		return;
+	if (replicas > 1)
+		fw_set_whole(p, "@replicas", replicas, NULL, NULL);
+	if (shards > 1)
+		fw_set_whole(p, "@shards", shards, NULL, NULL);
 	fw_set(p, "hybrid-shard", "true", key, NULL);
 }

@@ -139,7 +139,7 @@ static void finish_objective(struct fw_part *p)
 
 static void finish(struct fw_part *p)
 {
-	int64_t bucket;
+	int64_t bucket, stages;
 
 	/* 0 and 1 are both one stage */
 	fw_set_whole(p, "pp", fw_whole_or(p, "pipe_parallel_size", 1),
@@ -161,7 +161,11 @@ static void finish(struct fw_part *p)
 	}
 	if (*fw_fact(p, "micro-batch"))
 		fw_default(p, "eval-batch", fw_fact(p, "micro-batch"), "evaluation takes the micro-batch");
-	fw_set(p, "engine", "megatron-deepspeed", NULL, "GPT-NeoX: DeepSpeed under Megatron's layers");
+	/* no pipeline: DeepSpeed's engine of all ZeRO stages (megatron/training.py, model.to_sequential() at 0) */
+	if (doc_whole(fw_key(p, "pipe_parallel_size"), &stages) && !stages && fw_whole_or(p, "model_parallel_size", 1) <= 1)
+		fw_set(p, "engine", "deepspeed", "pipe_parallel_size", "GPT-NeoX without its pipeline");
+	else
+		fw_set(p, "engine", "megatron-deepspeed", NULL, "GPT-NeoX: DeepSpeed under Megatron's layers");
 	/* of its engine the step's bucket is priced as DeepSpeed's default (models/step/engines.c) */
 	if (*fw_fact(p, "reduce-bucket-size"))
 		fw_set(p, "@price.reduce-bucket-size", "500000000", NULL, NULL);

@@ -168,15 +168,10 @@ static void finish_batch(struct fw_part *p, bool ray, bool pairs, bool reward)
 								       "actor_num_gpus_per_node";
 	const int64_t nodes = fw_whole_or(p, nodes_key, 1), micro = fw_whole_or(p, "train.micro_batch_size", 0);
 
-	if (fw_on(p, "train.dynamic_batch_enable")) {
-		fw_withhold(p, "micro-batch");
-		fw_unmodelled(p, "train.dynamic_batch_enable",
-			      "micro-batches of as many rows as --train.max_tokens_per_gpu holds: give --micro-batch");
-	} else if (micro) {
+	if (micro)
 		fw_set_whole(p, "micro-batch", micro, "train.micro_batch_size", NULL);
-	} else {
+	else
 		fw_default(p, "micro-batch", ray || reward ? "1" : "8", CLI "train.micro_batch_size");
-	}
 	if (fw_whole_or(p, "data.max_len", 0))
 		fw_set_whole(p, "seq-len", fw_whole_or(p, "data.max_len", 0), "data.max_len", NULL);
 	else if (fw_whole_or(p, "prompt_max_len", 0) && fw_whole_or(p, "generate_max_len", 0))
@@ -184,11 +179,14 @@ static void finish_batch(struct fw_part *p, bool ray, bool pairs, bool reward)
 			     "generate_max_len", "prompt and response");
 	else
 		fw_default(p, "seq-len", pairs ? "512" : "2048", CLI "data.max_len");
-	if (!ray)
-		return;
-	fw_set_whole(p, "gpus", nodes * fw_whole_or(p, each_key, 8), fw_key(p, each_key) ? each_key : NULL,
-		     "the actor's cards of a node x its nodes");
-	fw_set_whole(p, "nodes", nodes, fw_key(p, nodes_key) ? nodes_key : NULL, "the actor's nodes");
+	if (ray) {
+		fw_set_whole(p, "gpus", nodes * fw_whole_or(p, each_key, 8), fw_key(p, each_key) ? each_key : NULL,
+			     "the actor's cards of a node x its nodes");
+		fw_set_whole(p, "nodes", nodes, fw_key(p, nodes_key) ? nodes_key : NULL, "the actor's nodes");
+	}
+	if (fw_on(p, "train.dynamic_batch_enable"))
+		fw_take_token_rows(p, "train.max_tokens_per_gpu", "train.dynamic_batch_enable", 16192,
+				   "openrlhf/utils/seqlen_balancing.py: the most tokens of a card / the longest row");
 }
 
 /* Before 0.8.11 attention was written out unless --flash_attn or packing asked for a kernel (openrlhf/models/actor.py);

@@ -23,7 +23,7 @@
 #define DTYPE "fp32>fp32;float32>fp32;bf16>bf16;bfloat16>bf16;fp16>fp16;float16>fp16"
 #define ON_OFF "true>full;false>none"
 /* verl/workers/fsdp_workers.py update_actor: load_fsdp_model_to_gpu before it, offload_fsdp_model_to_cpu behind */
-#define DYNAMIC "micro-batches of as many rows as the most tokens of a card hold: give --micro-batch"
+#define BALANCED "verl/utils/seqlen_balancing.py rearrange_micro_batches: the most tokens of a card / the longest row"
 #define BETWEEN "in host memory between the phases; the update has it on the card (offload-params, offload-optimizer: none)"
 
 static const struct fw_row rows[] = {
@@ -41,6 +41,7 @@ static const struct fw_row rows[] = {
 	{ACTOR "use_dynamic_bsz", .hook = true, .source = ACTOR_YAML},
 	{"data.use_dynamic_bsz", .hook = true, .source = CONFIG "sft_trainer_engine.yaml"},
 	{ACTOR "ppo_max_token_len_per_gpu", .hook = true, .source = ACTOR_YAML},
+	{"data.max_token_len_per_gpu", .hook = true, .source = CONFIG "sft_trainer_engine.yaml"},
 	{"data.train_batch_size", .hook = true, .source = SFT_YAML},
 	{"data.max_prompt_length", .hook = true}, {"data.max_response_length", .hook = true},
 	FW_KEY("data.max_length", "seq-len", NULL, NULL, SFT_YAML),
@@ -180,13 +181,6 @@ static void finish_batch(struct fw_part *p)
 			fw_open(p, "micro-batch", "verl of January 2025 multiplies ppo_micro_batch_size by rollout.n, later "
 				"ones do not: the larger batch is taken");
 	}
-	if (fw_on(p, ACTOR "use_dynamic_bsz")) {
-		fw_unset(p, "micro-batch");
-		fw_withhold(p, "micro-batch");
-		/* 16384 tokens where no key says (actor.yaml) */
-		fw_unmodelled(p, fw_key(p, ACTOR "ppo_max_token_len_per_gpu") ? ACTOR "ppo_max_token_len_per_gpu" :
-										ACTOR "use_dynamic_bsz", DYNAMIC);
-	}
 	if (open_key(p, "data.max_prompt_length") || open_key(p, "data.max_response_length"))
 		fw_withhold(p, "seq-len");
 	else
@@ -194,6 +188,8 @@ static void finish_batch(struct fw_part *p)
 					   fw_whole_or(p, "data.max_response_length", 512),
 			     fw_key(p, "data.max_response_length") ? "data.max_response_length" : NULL,
 			     "prompt and response, " CONFIG "rollout/rollout.yaml");
+	if (fw_on(p, ACTOR "use_dynamic_bsz"))
+		fw_take_token_rows(p, ACTOR "ppo_max_token_len_per_gpu", ACTOR "use_dynamic_bsz", 16384, BALANCED);
 }
 
 static void finish_sft(struct fw_part *p)
@@ -202,14 +198,11 @@ static void finish_sft(struct fw_part *p)
 	if (!open_key(p, "data.train_batch_size"))
 		fw_set_whole(p, "global-batch", fw_whole_or(p, "data.train_batch_size", 256),
 			     fw_key(p, "data.train_batch_size") ? "data.train_batch_size" : NULL, SFT_YAML);
-	if (fw_on(p, "data.use_dynamic_bsz")) {
-		fw_unset(p, "micro-batch");
-		fw_withhold(p, "micro-batch");
-		fw_unmodelled(p, "data.use_dynamic_bsz", DYNAMIC);
-	} else if (!*fw_fact(p, "@all-micro-batch")) {
-		fw_default(p, "micro-batch", "4", SFT_YAML);
-	}
 	fw_default(p, "seq-len", "1024", SFT_YAML);
+	if (fw_on(p, "data.use_dynamic_bsz"))
+		fw_take_token_rows(p, "data.max_token_len_per_gpu", "data.use_dynamic_bsz", 8192, BALANCED);
+	else if (!*fw_fact(p, "@all-micro-batch"))
+		fw_default(p, "micro-batch", "4", SFT_YAML);
 	/* "strategy" came after the key that counts the rows of all cards had gone */
 	fw_default(p, "engine", *fw_fact(p, "@all-micro-batch") || doc_below(fw_root(p), "data.micro_batch_size") ?
 					"fsdp1" : "fsdp2", SFT_YAML);
