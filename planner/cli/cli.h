@@ -79,6 +79,9 @@ int oom_from_model(struct oom_job *job);
 /* Kernels that the files ask for and that do not exist for the model are not priced, and that is said.  After
  * the model is read. */
 void oom_from_kernels(struct oom_job *job, const struct oom_model *model);
+/* Attention of the files that the card has no kernels for: the run ends there, which is said, and PyTorch's own is priced.  After
+ * the card is known. */
+void oom_from_attn(struct oom_job *job, const struct oom_gpu *gpu);
 /* A base that the files quantise otherwise than its checkpoint is: the checkpoint's stays, and that is said. */
 void oom_from_base(struct oom_job *job, const struct oom_model *model);
 /* What differs between the plans, in the files' own keys: "a.yaml: micro_batch_size: 8 -> 2".

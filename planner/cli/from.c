@@ -46,6 +46,14 @@ bool oom_from_is_points(const char *file)
 	return true;
 }
 
+static bool says(const struct oom_list *knobs, const char *name)
+{
+	for (size_t i = 0; i < knobs->n; i++)
+		if (!strcmp(knobs->items[i], name))
+			return true;
+	return false;
+}
+
 int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said,
 		  const struct oom_list *knobs)
 {
@@ -68,6 +76,11 @@ int oom_from_read(struct oom_job *job, bool points, const struct oom_plan *said,
 	if (oom_reading_of_dated(&job->reading, files, n, job->command, job->n_command, job->framework, &known, &err))
 		return oom_complain(OOM_EXIT_INPUT, "%s", err.text);
 	oom_reading_apply(job->reading, &job->plan, complain, &line);
+	/* as of files that say so: settle_counts.c, reading_settle_one_process */
+	if (says(knobs, "gpus") && said->gpus == 1 && job->plan.engine == OOM_ENGINE_FSDP1 && job->plan.zero_stage > 0) {
+		job->plan.zero_stage = 0;
+		oom_complain(0, "warning: zero: one process: FSDP shards nothing there, and is priced so");
+	}
 	return 0;
 }
 
@@ -130,6 +143,16 @@ void oom_from_kernels(struct oom_job *job, const struct oom_model *model)
 	job->plan.liger_kernels = OOM_LIGER_NONE;
 	oom_complain(0, "warning: liger-kernels: Liger has none for %s: PyTorch's own modules are priced",
 		     oom_model_type(model));
+}
+
+void oom_from_attn(struct oom_job *job, const struct oom_gpu *gpu)
+{
+	if (!job->reading || !oom_reading_value(job->reading, "attn") || job->plan.attn != OOM_ATTN_FLASH || !gpu ||
+	    gpu->compute_capability <= 0 || gpu->compute_capability >= 8)
+		return;
+	job->plan.attn = OOM_ATTN_SDPA;
+	oom_complain(0, "warning: attn: the files ask for flash_attn, which has no kernels before compute capability 8.0 (Ampere) and "
+		     "ends the run there (csrc/flash_attn/flash_api.cpp): sdpa is priced");
 }
 
 void oom_from_base(struct oom_job *job, const struct oom_model *model)

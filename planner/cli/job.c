@@ -264,6 +264,8 @@ int oom_target_open(struct oom_job *job, struct oom_target *t, bool need_gpu)
 	}
 	oom_from_kernels(job, t->model);
 	oom_from_base(job, t->model);
+	oom_from_attn(job, t->q.gpu);
+	t->q.plan.attn = job->plan.attn;
 	t->q.plan.liger_kernels = job->plan.liger_kernels;
 	t->q.plan.base_weights = job->plan.base_weights;
 	t->q.plan.base_group = job->plan.base_group;
