@@ -35,7 +35,7 @@ _Static_assert(AXES == OOM_SEARCH_AXES, "as many axes as the header says");
 
 /* One way to lay the model over the GPUs. */
 struct layout {
-	int64_t engine, zero, bucket_view, hybrid, tp, pp, cp, ep, narrow;
+	int64_t engine, zero, bucket_view, hybrid, tp, pp, cp, ep, narrow, data_parallel;
 };
 enum { MAX_DIVISORS = 4096, MAX_LAYOUTS = 2048 };
 

@@ -30,6 +30,7 @@ static bool set_layout(const struct search_space *s, size_t k, struct oom_plan *
 	p->pp = l->pp;
 	p->cp = l->cp;
 	p->ep = l->ep;
+	p->data_parallel = l->data_parallel;
 	return !l->narrow || oom_engine_narrow(p);
 }
 

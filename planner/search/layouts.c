@@ -169,7 +169,7 @@ bool search_layouts(struct search_space *s)
 	const struct oom_plan *a = s->asked;
 	const struct oom_engine_info *e = oom_engine_at((size_t)a->engine);
 	struct layout l = {a->engine, a->zero_stage, a->bucket_view, a->hybrid_shard,
-			   a->tp,     a->pp,	     a->cp,	     a->ep,	     0};
+			   a->tp,     a->pp,	     a->cp,	     a->ep,	     0, a->data_parallel};
 	bool fits;
 
 	add_layout(s, l);
@@ -184,6 +184,10 @@ bool search_layouts(struct search_space *s)
 		fits = megatron_layouts(s, l);
 		s->n_own = s->n_frameworks = s->n_layouts;
 		return fits;
+	}
+	if (a->data_parallel) {         /* a process for each card: a launcher in place of plain python */
+		l.data_parallel = 0;
+		add_layout(s, l);
 	}
 	if (e->bucket_view) {
 		l.bucket_view = 1;
