@@ -37,22 +37,54 @@ static bool now(const struct oom_reading *r, const struct fact *f, const char *v
 	return false;
 }
 
-/* A key that no file has yet, of the trainer's first; `key`: the one whose default counts now ("": any). */
+/* Are all of the part's keys of one word, as in the flat options of a release whose later ones have sections? */
+static bool is_flat(const struct oom_reading *r, const struct fw_part *p)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < r->n_settings; i++) {
+		const char *key = r->settings[i].kind == OOM_SETTING_DEFAULT ? NULL : key_in(p, &r->settings[i]);
+
+		if (key && strchr(key, '.'))
+			return false;
+		any |= key != NULL;
+	}
+	return any;
+}
+
+/* The framework's first row of the knob that has the value; `key`: the one whose default counts now ("": any). */
+static const struct fw_row *row_for(const struct framework *fw, const char *knob, const char *key, const char *value, bool flat,
+				    struct oom_key_change *out)
+{
+	for (size_t l = 0; fw->rows[l]; l++)
+		for (const struct fw_row *row = fw->rows[l]; row->key; row++)
+			if (row->knob && !strcmp(row->knob, knob) && (!*key || !strcmp(row->key, key)) &&
+			    (!flat || !strchr(row->key, '.')) && row_word(row, value, out->word, sizeof(out->word)))
+				return row;
+	return NULL;
+}
+
+/* A key that no file has yet, of the trainer's first. */
 static bool absent(const struct oom_reading *r, const char *knob, const char *key, const char *value,
 		   struct oom_key_change *out)
 {
 	for (int role = FW_TRAINER; role <= FW_ENGINE; role++)
 		for (size_t i = 0; i < r->n_parts; i++) {
 			const struct framework *fw = r->parts[i]->fw;
+			const struct fw_row *row;
+			bool flat;
 
-			for (size_t l = 0; fw->role == (enum fw_role)role && fw->rows[l]; l++)
-				for (const struct fw_row *row = fw->rows[l]; row->key; row++)
-					if (row->knob && !strcmp(row->knob, knob) && (!*key || !strcmp(row->key, key)) &&
-					    row_word(row, value, out->word, sizeof(out->word))) {
-						out->file = out->was = "";
-						out->key = row->key;
-						return true;
-					}
+			if (fw->role != (enum fw_role)role)
+				continue;
+			flat = is_flat(r, r->parts[i]);
+			row = row_for(fw, knob, key, value, flat, out);
+			if (!row && flat && !*key)
+				row = row_for(fw, knob, key, value, false, out);
+			if (!row)
+				continue;
+			out->file = out->was = "";
+			out->key = row->key;
+			return true;
 		}
 	return false;
 }
