@@ -23,7 +23,7 @@ static const struct fw_row rows[] = {
 	{"offload", .hook = true, .source = MAIN},
 	{"only_optimize_lora", .hook = true, .source = MAIN},
 	{"critic_model_name_or_path", .note = "a critic with states of its own on the same cards: more than is priced"},
-	{"enable_hybrid_engine", .note = "containers for inference beside the actor's weights: more than is priced"},
+	{"enable_hybrid_engine", .note = "the workspace of its kernels beside the actor's weights: more than is priced"},
 	{"enable_ema", .note = "an average of the actor's weights beside them: more than is priced"},
 	{"compute_fp32_loss", .note = "logits in fp32: more than is priced"},
 	{"enable_mixed_precision_lora", .note = "ZeRO++: frozen weights are gathered in 8 bit: less than is priced"},
@@ -55,6 +55,20 @@ void fw_take_chat_lora(struct fw_part *p, const char *key)
 			"them is priced");
 }
 
+/* The hybrid engine gathers all layers of the actor before it generates, unless their parameters are unpinned or tensors are
+ * divided (deepspeed/runtime/hybrid_engine.py generate; dschat/utils/ds_utils.py pin_parameters): of GRPO's rollouts under
+ * ZeRO-3 as much is there, and an update of the same rows.  Its own kernels' workspace holds the keys and values. */
+static void finish_generation(struct fw_part *p)
+{
+	if (!fw_on(p, "enable_hybrid_engine") || !fw_fact_is(p, "zero", "3") || fw_on(p, "unpin_actor_parameters") ||
+	    fw_whole_or(p, "inference_tp_size", 1) > 1)
+		return;
+	fw_set(p, "@price.objective", "grpo", NULL, NULL);
+	fw_set(p, "rollouts", "generate", "enable_hybrid_engine", "deepspeed/runtime/hybrid_engine.py generate: all layers at once");
+	fw_take_whole_logits(p, "DeepSpeed-Chat ppo_trainer.py: logits of prompt and answer");
+	fw_open(p, "objective", "priced as the actor's update of GRPO and its rollouts, for which all weights are gathered");
+}
+
 static void finish(struct fw_part *p)
 {
 	int64_t prompt = 256, answer = 256;
@@ -83,6 +97,7 @@ static void finish(struct fw_part *p)
 	fw_default(p, "packing", "false", MAIN);
 	fw_default(p, "base-bits", "16", MAIN);
 	fw_default(p, "eval-batch", "0", MAIN " evaluates nothing");
+	finish_generation(p);
 }
 
 static const struct fw_row *const lists[] = {rows, NULL};
