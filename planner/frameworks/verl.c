@@ -190,6 +190,10 @@ static void finish_batch(struct fw_part *p)
 			     "prompt and response, " CONFIG "rollout/rollout.yaml");
 	if (fw_on(p, ACTOR "use_dynamic_bsz"))
 		fw_take_token_rows(p, ACTOR "ppo_max_token_len_per_gpu", ACTOR "use_dynamic_bsz", 16384, BALANCED);
+	/* verl/utils/torch_functional.py logprobs_from_logits_flash_attn, since 25b0f22 of April 2025 with inplace_backward */
+	if (fw_on(p, ACTOR "use_dynamic_bsz") && !is_megatron(p))
+		fw_open(p, "micro-batch", "verl's log-probabilities are flash_attn's cross entropy, in place of the logits: of so many tokens "
+			"less than is priced, which is TRL's");
 }
 
 static void finish_sft(struct fw_part *p)
