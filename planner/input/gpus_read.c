@@ -60,11 +60,30 @@ static const char *cell(const struct oom_csv_row *row, size_t column)
 	return column < row->n ? row->cells[column] : NULL;
 }
 
+/* Up to 15 digits and a power of ten up to 10^22 are doubles, so that one division rounds as strtod does. */
+static bool plain_number(const char *s, double *x)
+{
+	uint64_t digits = 0, unit = 0;
+	int n = 0;
+
+	for (; n < 15 && ((*s >= '0' && *s <= '9') || (*s == '.' && !unit)); s++)
+		if (*s == '.') {
+			unit = 1;
+		} else {
+			digits = digits * 10 + (uint64_t)(*s - '0');
+			unit *= 10;
+			n++;
+		}
+	*x = unit ? (double)digits / (double)unit : (double)digits;
+	return n && !*s;
+}
+
 static double number(const struct oom_csv_row *row, size_t column)
 {
 	const char *s = cell(row, column);
+	double x;
 
-	return s && *s ? strtod(s, NULL) : 0;
+	return !s || !*s ? 0 : plain_number(s, &x) ? x : strtod(s, NULL);
 }
 
 static void take_columns(const struct table *t, const struct oom_csv_row *row, struct oom_gpu *g)

@@ -47,6 +47,14 @@ static void rows_as_rfc_4180_has_them(void **state)
 		{"a,b\n,\n", "2:|;"},
 		{"\xef\xbb\xbf" "a,b\n1,2\n", "2:1|2;"},        /* Excel's byte-order mark */
 		{"a,b\n", ""},
+		/* what libcsv 3.0.3 says by itself of lines that do not need it, and of some that do */
+		{"a,b\n\"\",\"2\"\n", "2:|2;"},
+		{"a,b\n 1 ,\t2\n3,4 5\n", "2:1|2;3:3|4 5;"},
+		{"a,b\n\"1\" ,2\n\" 3\",4\r\n", "2:1|2;3: 3|4;"},
+		{"a,b\n5\" pipe,2\n\"x\"y\",2\n", "2:5\" pipe|2;3:x\"y|2;"},
+		{"a,b\r1,2\r3,\"4\r5\"\n6,7\n", "1:1|2;1:3|4\r5;2:6|7;"},
+		{"a,b\n1,2\r\"3\n4\",5\n6,7\n", "2:1|2;3:3\n4|5;4:6|7;"},
+		{"a,b\n \n,\r\n\"x,y\",\"z\"\n", "3:|;4:x,y|z;"},
 	};
 
 	(void)state;
