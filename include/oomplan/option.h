@@ -160,6 +160,8 @@ OOM_API enum oom_status oom_plan_set_as(struct oom_plan *plan, const struct oom_
 /* Writes the knob's value in the form that oom_plan_set reads.  Returns buf. */
 OOM_API const char *oom_plan_get(const struct oom_plan *plan, const struct oom_option *knob,
 				 char *buf, size_t size);
+/* Would oom_plan_get write the knob's value alike for both? */
+OOM_API bool oom_plan_alike(const struct oom_plan *a, const struct oom_plan *b, const struct oom_option *knob);
 /* The integer field of a COUNT, CHOICE or FLAG knob. */
 OOM_API int64_t *oom_plan_field(struct oom_plan *plan, const struct oom_option *knob);
 /* Writes the knobs in which `to` differs from `from` as options, "--a=b --no-c", cut to size.  Returns

@@ -281,6 +281,17 @@ const char *oom_plan_get(const struct oom_plan *p, const struct oom_option *k, c
 	return buf;
 }
 
+bool oom_plan_alike(const struct oom_plan *a, const struct oom_plan *b, const struct oom_option *k)
+{
+	const char *x = (const char *)a + k->offset, *y = (const char *)b + k->offset;
+	char mine[OOM_VALUE_SIZE], other[OOM_VALUE_SIZE];
+
+	/* most values of two plans are the same, and writing them is what takes time */
+	if (k->kind == OOM_OPTION_NAMES ? !strcmp(x, y) : !memcmp(x, y, sizeof(int64_t)))
+		return true;
+	return !strcmp(oom_plan_get(a, k, mine, sizeof(mine)), oom_plan_get(b, k, other, sizeof(other)));
+}
+
 const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan *to, char *buf,
 			     size_t size)
 {
@@ -289,13 +300,12 @@ const char *oom_plan_options(const struct oom_plan *from, const struct oom_plan 
 
 	buf[0] = 0;
 	for (size_t i = 0; (k = oom_knob_at(i)) != NULL; i++) {
-		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+		char a[OOM_VALUE_SIZE];
 		int n;
 
-		oom_plan_get(to, k, a, sizeof(a));
-		oom_plan_get(from, k, b, sizeof(b));
-		if (!strcmp(a, b))
+		if (oom_plan_alike(from, to, k))
 			continue;
+		oom_plan_get(to, k, a, sizeof(a));
 		if (k->kind == OOM_OPTION_FLAG)
 			n = snprintf(buf + used, size - used, "%s--%s%s", used ? " " : "",
 				     strcmp(a, "true") ? "no-" : "", k->name);

@@ -64,12 +64,10 @@ static void changes_json(struct oom_json *j, const struct oom_plan *asked, const
 	oom_json_object(j, "changes");
 	for (size_t i = 0; x->plan->used_bytes && oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+		char a[OOM_VALUE_SIZE];
 
-		oom_plan_get(&x->plan->plan, k, a, sizeof(a));
-		oom_plan_get(asked, k, b, sizeof(b));
-		if (strcmp(a, b) && !oom_box_is_hardware(k))
-			oom_json_text(j, k->column, a);
+		if (!oom_box_is_hardware(k) && !oom_plan_alike(&x->plan->plan, asked, k))
+			oom_json_text(j, k->column, oom_plan_get(&x->plan->plan, k, a, sizeof(a)));
 	}
 	oom_json_end(j);
 }

@@ -172,12 +172,10 @@ static void cheapest_json(struct oom_json *j, const struct oom_comparison *m)
 		oom_json_object(j, "changes");
 		for (size_t i = 0; oom_knob_at(i); i++) {
 			const struct oom_option *k = oom_knob_at(i);
-			char was[OOM_VALUE_SIZE], is[OOM_VALUE_SIZE];
+			char is[OOM_VALUE_SIZE];
 
-			oom_plan_get(&m->asked.plan, k, was, sizeof(was));
-			oom_plan_get(&b->plan, k, is, sizeof(is));
-			if (strcmp(was, is))
-				oom_json_text(j, k->column, is);
+			if (!oom_plan_alike(&m->asked.plan, &b->plan, k))
+				oom_json_text(j, k->column, oom_plan_get(&b->plan, k, is, sizeof(is)));
 		}
 		oom_json_end(j);
 		oom_json_end(j);

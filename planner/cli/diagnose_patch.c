@@ -15,16 +15,13 @@ static unsigned beyond(const struct oom_search *s, const struct oom_emitted *e)
 		for (size_t k = 0; k < s->n_reasons; k++) {
 			const struct oom_reason *const r = &s->reason[k];
 			const size_t n = strcspn(e->unsaid[i] + 2, " ");
-			char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
 
 			for (size_t o = 0; oom_knob_at(o); o++) {
 				const struct oom_option *const knob = oom_knob_at(o);
 
 				if (strlen(knob->name) != n || strncmp(knob->name, e->unsaid[i] + 2, n))
 					continue;
-				oom_plan_get(&s->best.plan, knob, a, sizeof(a));
-				oom_plan_get(&r->without, knob, b, sizeof(b));
-				if (!r->built || strcmp(a, b))
+				if (!r->built || !oom_plan_alike(&s->best.plan, &r->without, knob))
 					axes |= 1u << r->axis;
 			}
 		}

@@ -180,10 +180,10 @@ void oom_from_changes(const struct oom_job *job, const struct oom_plan *from,
 		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
 		struct oom_key_change c;
 
+		if (oom_plan_alike(from, to, k))
+			continue;
 		oom_plan_get(from, k, a, sizeof(a));
 		oom_plan_get(to, k, b, sizeof(b));
-		if (!strcmp(a, b))
-			continue;
 		if (!any)
 			printf("in the files' own words:\n");
 		any = true;

@@ -22,13 +22,11 @@ void oom_box_changes(const struct oom_plan *asked, const struct oom_plan *p, cha
 	out[0] = 0;
 	for (size_t i = 0; oom_knob_at(i) && n < size; i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+		char a[OOM_VALUE_SIZE];
 
-		oom_plan_get(p, k, a, sizeof(a));
-		oom_plan_get(asked, k, b, sizeof(b));
-		if (strcmp(a, b) && !oom_box_is_hardware(k))
+		if (!oom_box_is_hardware(k) && !oom_plan_alike(p, asked, k))
 			n += (size_t)snprintf(out + n, size - n, "%s%s=%s", n ? " " : "", k->name,
-					      a);
+					      oom_plan_get(p, k, a, sizeof(a)));
 	}
 }
 static void rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_boxes *b,

@@ -16,12 +16,11 @@ static void options_between(FILE *out, const struct oom_plan *from, const struct
 {
 	for (size_t i = 0; oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+		char a[OOM_VALUE_SIZE];
 
-		oom_plan_get(to, k, a, sizeof(a));
-		oom_plan_get(from, k, b, sizeof(b));
-		if (!strcmp(a, b))
+		if (oom_plan_alike(to, from, k))
 			continue;
+		oom_plan_get(to, k, a, sizeof(a));
 		if (k->kind == OOM_OPTION_FLAG)
 			fprintf(out, " --%s%s", strcmp(a, "true") ? "no-" : "", k->name);
 		else
@@ -242,12 +241,10 @@ static void changes(struct oom_json *j, const struct oom_plan *from, const struc
 	oom_json_object(j, "changes");
 	for (size_t i = 0; oom_knob_at(i); i++) {
 		const struct oom_option *k = oom_knob_at(i);
-		char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
+		char a[OOM_VALUE_SIZE];
 
-		oom_plan_get(to, k, a, sizeof(a));
-		oom_plan_get(from, k, b, sizeof(b));
-		if (strcmp(a, b))
-			oom_json_text(j, k->column, a);
+		if (!oom_plan_alike(to, from, k))
+			oom_json_text(j, k->column, oom_plan_get(to, k, a, sizeof(a)));
 	}
 	oom_json_end(j);
 }

@@ -163,9 +163,7 @@ int search_departures(const uint16_t v[OOM_SEARCH_AXES])
 
 static bool differ(const struct oom_option *k, const struct oom_plan *x, const struct oom_plan *y)
 {
-	char a[OOM_VALUE_SIZE], b[OOM_VALUE_SIZE];
-
-	return strcmp(oom_plan_get(x, k, a, sizeof(a)), oom_plan_get(y, k, b, sizeof(b))) != 0;
+	return !oom_plan_alike(x, y, k);
 }
 
 const char *search_knob(enum search_axis axis, const struct oom_plan *with, const struct oom_plan *without)
