@@ -142,76 +142,77 @@ static void every_foreign_row_is_complete(void **state)
 /* ---- command lines ---- */
 
 /* The scripts' own words on the left, ours on the right. */
+static const struct {
+	const char *theirs, *ours;
+} scripts[] = {
+	/* FastChat and Alpaca train vicuna.sh like this */
+	{"--model_max_length 2048 --bf16 True --num_train_epochs 3 "
+	 "--per_device_train_batch_size 2 --gradient_accumulation_steps 16 "
+	 "--evaluation_strategy no --save_strategy steps --save_steps 1200 "
+	 "--save_total_limit 10 --learning_rate 2e-5 --weight_decay 0. "
+	 "--warmup_ratio 0.03 --lr_scheduler_type cosine --logging_steps 1 "
+	 "--fsdp full_shard|auto_wrap --tf32 True --gradient_checkpointing True "
+	 "--nproc_per_node=4",
+	 "--seq-len 2048 --precision auto-amp --micro-batch 2 --grad-accum 16 --tf32 "
+	 "--save-total-limit 10 --engine fsdp1 --zero 3 --grad-ckpt full --gpus-per-node 4 --evaluates no"},
+	/* TRL's sft.py */
+	{"--dtype bfloat16 --bf16 --use_peft --lora_r 32 --lora_target_modules q_proj v_proj "
+	 "--attn_implementation flash_attention_2 --gradient_checkpointing --load_in_4bit "
+	 "--max_length 4096 --optim paged_adamw_8bit",
+	 "--precision bf16-amp --lora-r 32 --lora-targets q_proj+v_proj --attn flash "
+	 "--grad-ckpt full --qlora --seq-len 4096 --optimizer paged-adamw-8bit"},
+	/* the same precision, the other way round */
+	{"--bf16 true --torch_dtype bfloat16", "--precision bf16-amp"},
+	{"--fp16 false --bf16 true", "--precision auto-amp"},
+	{"--bf16 false", ""},
+	{"--mixed_precision no", ""},
+	/* LLaMA-Factory */
+	{"--finetuning_type lora --lora_target all-linear --cutoff_len 2048 --flash_attn fa2 "
+	 "--quantization_bit 4 --use_liger_kernel --plot_loss True --template qwen",
+	 "--lora-r 8 --lora-targets all-linear --seq-len 2048 --attn flash --qlora "
+	 "--loss fused"},
+	{"--lora_rank 64 --finetuning_type lora", "--lora-r 64"},
+	{"--lora_rank 64 --finetuning_type full", ""},
+	/* ms-swift */
+	{"--train_type lora --lora_rank 8 --target_modules q_proj k_proj --max_length 1024 "
+	 "--torch_dtype float16 --deepspeed_stage 3",
+	 "--lora-r 8 --lora-targets q_proj,k_proj --seq-len 1024 --precision fp16 --zero 3"},
+	/* accelerate launch */
+	{"--use_fsdp --fsdp_version 2 --fsdp_sharding_strategy FULL_SHARD "
+	 "--fsdp_state_dict_type SHARDED_STATE_DICT --fsdp_offload_params true "
+	 "--num_processes 8 --num_machines 1 --mixed_precision bf16",
+	 "--engine fsdp2 --zero 3 --save-sharded --offload-params cpu --gpus 8 "
+	 "--precision auto-amp"},
+	{"--fsdp_sharding_strategy 4 --distributed_type FSDP",
+	 "--zero 3 --hybrid-shard --engine fsdp1"},
+	{"--distributed_type MULTI_GPU", ""},
+	/* Megatron-LM */
+	{"--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2 "
+	 "--sequence-parallel --micro-batch-size 1 --global-batch-size 128 --seq-length 4096 "
+	 "--recompute-activations --use-distributed-optimizer --lr 1e-4 --train-iters 500",
+	 "--tp 8 --pp 2 --sp --micro-batch 1 --global-batch 128 --seq-len 4096 "
+	 "--grad-ckpt selective --zero 1"},
+	{"--no-gradient-checkpointing", "--grad-ckpt none"},
+	{"--optim adamw_8bit", "--optimizer adamw-8bit-embfp32"},
+	{"--optimizer adamw_8bit", "--optimizer adamw-8bit"},
+	{"--optimizer adamw_bnb_8bit", "--optimizer adamw-8bit-embfp32"},
+};
+
 static void lines_of_scripts(void **state)
 {
-	static const struct {
-		const char *theirs, *ours;
-	} cases[] = {
-		/* FastChat and Alpaca train vicuna.sh like this */
-		{"--model_max_length 2048 --bf16 True --num_train_epochs 3 "
-		 "--per_device_train_batch_size 2 --gradient_accumulation_steps 16 "
-		 "--evaluation_strategy no --save_strategy steps --save_steps 1200 "
-		 "--save_total_limit 10 --learning_rate 2e-5 --weight_decay 0. "
-		 "--warmup_ratio 0.03 --lr_scheduler_type cosine --logging_steps 1 "
-		 "--fsdp full_shard|auto_wrap --tf32 True --gradient_checkpointing True "
-		 "--nproc_per_node=4",
-		 "--seq-len 2048 --precision auto-amp --micro-batch 2 --grad-accum 16 --tf32 "
-		 "--save-total-limit 10 --engine fsdp1 --zero 3 --grad-ckpt full --gpus-per-node 4 --evaluates no"},
-		/* TRL's sft.py */
-		{"--dtype bfloat16 --bf16 --use_peft --lora_r 32 --lora_target_modules q_proj v_proj "
-		 "--attn_implementation flash_attention_2 --gradient_checkpointing --load_in_4bit "
-		 "--max_length 4096 --optim paged_adamw_8bit",
-		 "--precision bf16-amp --lora-r 32 --lora-targets q_proj+v_proj --attn flash "
-		 "--grad-ckpt full --qlora --seq-len 4096 --optimizer paged-adamw-8bit"},
-		/* the same precision, the other way round */
-		{"--bf16 true --torch_dtype bfloat16", "--precision bf16-amp"},
-		{"--fp16 false --bf16 true", "--precision auto-amp"},
-		{"--bf16 false", ""},
-		{"--mixed_precision no", ""},
-		/* LLaMA-Factory */
-		{"--finetuning_type lora --lora_target all-linear --cutoff_len 2048 --flash_attn fa2 "
-		 "--quantization_bit 4 --use_liger_kernel --plot_loss True --template qwen",
-		 "--lora-r 8 --lora-targets all-linear --seq-len 2048 --attn flash --qlora "
-		 "--loss fused"},
-		{"--lora_rank 64 --finetuning_type lora", "--lora-r 64"},
-		{"--lora_rank 64 --finetuning_type full", ""},
-		/* ms-swift */
-		{"--train_type lora --lora_rank 8 --target_modules q_proj k_proj --max_length 1024 "
-		 "--torch_dtype float16 --deepspeed_stage 3",
-		 "--lora-r 8 --lora-targets q_proj,k_proj --seq-len 1024 --precision fp16 --zero 3"},
-		/* accelerate launch */
-		{"--use_fsdp --fsdp_version 2 --fsdp_sharding_strategy FULL_SHARD "
-		 "--fsdp_state_dict_type SHARDED_STATE_DICT --fsdp_offload_params true "
-		 "--num_processes 8 --num_machines 1 --mixed_precision bf16",
-		 "--engine fsdp2 --zero 3 --save-sharded --offload-params cpu --gpus 8 "
-		 "--precision auto-amp"},
-		{"--fsdp_sharding_strategy 4 --distributed_type FSDP",
-		 "--zero 3 --hybrid-shard --engine fsdp1"},
-		{"--distributed_type MULTI_GPU", ""},
-		/* Megatron-LM */
-		{"--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2 "
-		 "--sequence-parallel --micro-batch-size 1 --global-batch-size 128 --seq-length 4096 "
-		 "--recompute-activations --use-distributed-optimizer --lr 1e-4 --train-iters 500",
-		 "--tp 8 --pp 2 --sp --micro-batch 1 --global-batch 128 --seq-len 4096 "
-		 "--grad-ckpt selective --zero 1"},
-		{"--no-gradient-checkpointing", "--grad-ckpt none"},
-		{"--optim adamw_8bit", "--optimizer adamw-8bit-embfp32"},
-		{"--optimizer adamw_8bit", "--optimizer adamw-8bit"},
-		{"--optimizer adamw_bnb_8bit", "--optimizer adamw-8bit-embfp32"},
-	};
 	struct oom_list idle;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
 		struct oom_plan theirs, ours;
 		char a[2000], b[2000];
 
-		assert_string_equal(parse(cases[i].theirs, &theirs, &idle), "");
-		assert_string_equal(parse(cases[i].ours, &ours, &idle), "");
+		assert_string_equal(parse(scripts[i].theirs, &theirs, &idle), "");
+		assert_string_equal(parse(scripts[i].ours, &ours, &idle), "");
 		if (memcmp(&ours, &theirs, sizeof(ours))) {
 			struct oom_plan plain = oom_plan_default();
 
-			fail_msg("%s\nis    %s\nnot   %s", cases[i].theirs,
+			fail_msg("%s\nis    %s\nnot   %s", scripts[i].theirs,
 				 oom_plan_options(&plain, &theirs, a, sizeof(a)),
 				 oom_plan_options(&plain, &ours, b, sizeof(b)));
 		}

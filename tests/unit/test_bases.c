@@ -137,37 +137,38 @@ static void kept_inputs(void **state)
 	}
 }
 
+static const struct {
+	const char *json;
+	int64_t base, twice;
+	const char *says;
+} stored[] = {
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}"), OOM_BASE_GPTQ, 1, ""},
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"awq\"}"), OOM_BASE_AWQ, 1, ""},
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"hqq\"}"), OOM_BASE_HQQ, 1, ""},
+	/* transformers' defaults: fp4, scales of their own */
+	{LLAMA(", \"quantization_config\": {\"load_in_4bit\": true}"), OOM_BASE_FP4, 0, ""},
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, "
+	       "\"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_use_double_quant\": true}"),
+	 OOM_BASE_NF4, 1, ""},
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_8bit\": true}"),
+	 OOM_BASE_INT8, 1, ""},
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8}"), OOM_BASE_GPTQ8, 1, ""},
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 3}"), OOM_BASE_PLAIN, 1,
+	 "no adapters"},
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"fp8\"}"), OOM_BASE_PLAIN, 1, "FineGrainedFP8"},
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"mxfp4\"}"), OOM_BASE_PLAIN, 1, "Mxfp4Config"},
+	{LLAMA(", \"quantization_config\": {\"quant_method\": \"nosuch\"}"), OOM_BASE_PLAIN, 1, "nosuch"},
+	{LLAMA(", \"quantization_config\": null"), OOM_BASE_PLAIN, 1, ""},
+	{LLAMA(", \"quantization_config\": 3"), OOM_BASE_PLAIN, 1, "no quant_method"},
+	{LLAMA(""), OOM_BASE_PLAIN, 1, ""},
+};
+
 static void as_the_config_has_it(void **state)
 {
-	static const struct {
-		const char *json;
-		int64_t base, twice;
-		const char *says;
-	} cases[] = {
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}"), OOM_BASE_GPTQ, 1, ""},
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"awq\"}"), OOM_BASE_AWQ, 1, ""},
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"hqq\"}"), OOM_BASE_HQQ, 1, ""},
-		/* transformers' defaults: fp4, scales of their own */
-		{LLAMA(", \"quantization_config\": {\"load_in_4bit\": true}"), OOM_BASE_FP4, 0, ""},
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, "
-		       "\"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_use_double_quant\": true}"),
-		 OOM_BASE_NF4, 1, ""},
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_8bit\": true}"),
-		 OOM_BASE_INT8, 1, ""},
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8}"), OOM_BASE_GPTQ8, 1, ""},
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 3}"), OOM_BASE_PLAIN, 1,
-		 "no adapters"},
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"fp8\"}"), OOM_BASE_PLAIN, 1, "FineGrainedFP8"},
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"mxfp4\"}"), OOM_BASE_PLAIN, 1, "Mxfp4Config"},
-		{LLAMA(", \"quantization_config\": {\"quant_method\": \"nosuch\"}"), OOM_BASE_PLAIN, 1, "nosuch"},
-		{LLAMA(", \"quantization_config\": null"), OOM_BASE_PLAIN, 1, ""},
-		{LLAMA(", \"quantization_config\": 3"), OOM_BASE_PLAIN, 1, "no quant_method"},
-		{LLAMA(""), OOM_BASE_PLAIN, 1, ""},
-	};
 	char note[300];
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < sizeof(stored) / sizeof(stored[0]); i++) {
 		struct oom_plan p = adapted(OOM_BASE_PLAIN), whole = p, asked = adapted(OOM_BASE_INT8);
 		struct oom_error err = {{0}};
 		struct oom_keys keys = {0};
@@ -177,7 +178,7 @@ static void as_the_config_has_it(void **state)
 		char said[OOM_WARNINGS_SIZE];
 		const char *says;
 
-		assert_int_equal(oom_keys_parse(&keys, cases[i].json, strlen(cases[i].json), "c", &err), OOM_OK);
+		assert_int_equal(oom_keys_parse(&keys, stored[i].json, strlen(stored[i].json), "c", &err), OOM_OK);
 		assert_int_equal(oom_model_new(&m, &keys, &err), OOM_OK);
 		oom_plan_settle_for(&p, m, note);
 		oom_plan_settle_for(&asked, m, note);
@@ -186,14 +187,14 @@ static void as_the_config_has_it(void **state)
 		assert_int_equal(oom_evaluate(ev, m, &p, OOM_EVAL_FAST, &e, &err), OOM_OK);
 		says = oom_model_stored_warning(m, &p);
 		oom_warnings_of(NULL, &e, said);
-		if (p.base_weights != cases[i].base || p.double_quant != cases[i].twice ||
-		    !*says != !*cases[i].says || !strstr(says, cases[i].says) || strcmp(said, says))
-			fail_msg("%s: base %lld, \"%s\"", cases[i].json, (long long)p.base_weights, said);
+		if (p.base_weights != stored[i].base || p.double_quant != stored[i].twice ||
+		    !*says != !*stored[i].says || !strstr(says, stored[i].says) || strcmp(said, says))
+			fail_msg("%s: base %lld, \"%s\"", stored[i].json, (long long)p.base_weights, said);
 		/* what was asked stands, and nothing is trained whole in few bits */
 		assert_int_equal(asked.base_weights, OOM_BASE_INT8);
 		/* unless the checkpoint's stays, of which there has to be one */
-		assert_int_equal(oom_model_keep_base(m, &asked), cases[i].base != OOM_BASE_PLAIN && cases[i].base != OOM_BASE_INT8);
-		assert_int_equal(asked.base_weights, cases[i].base == OOM_BASE_PLAIN ? OOM_BASE_INT8 : cases[i].base);
+		assert_int_equal(oom_model_keep_base(m, &asked), stored[i].base != OOM_BASE_PLAIN && stored[i].base != OOM_BASE_INT8);
+		assert_int_equal(asked.base_weights, stored[i].base == OOM_BASE_PLAIN ? OOM_BASE_INT8 : stored[i].base);
 		assert_false(oom_model_keep_base(m, &whole));
 		assert_int_equal(whole.base_weights, OOM_BASE_PLAIN);
 		oom_evaluator_free(ev);

@@ -128,68 +128,68 @@ static void accepted(void **state)
 }
 
 /* Positions counted by hand; a column is a character, not a byte. */
+static const struct {
+	const char *text, *place, *word;
+} refused[] = {
+	{"", "t:1:1:", "empty"},
+	{"[1, 2]", "t:1:1:", "a list"},
+	{"\n\n \"s\"", "t:3:1:", "a string"},
+	{"12", "t:1:1:", "a number"},
+	{"null", "t:1:1:", "null"},
+	{"true", "t:1:1:", "true or false"},
+	{"{\"a\":1,}", "t:1:8:", "key in double quotes"},
+	{"{\"a\":1\n,\"b\" 2}", "t:2:6:", "':'"},
+	{"{\"a\":1 \"b\":2}", "t:1:8:", "','"},
+	{"{\"a\":[1,]}", "t:1:9:", "value"},
+	{"{\"a\":[1 2]}", "t:1:9:", "','"},
+	{"{'a':1}", "t:1:2:", "double quotes"},
+	{"{\"a\":tru}", "t:1:6:", "value"},
+	{"{\"a\":None}", "t:1:6:", "value"},
+	{"{\"a\":01}", "t:1:6:", "leading zero"},
+	{"{\"a\":1.}", "t:1:6:", "point"},
+	{"{\"a\":1e}", "t:1:6:", "exponent"},
+	{"{\"a\":+1}", "t:1:6:", "value"},
+	{"{\"a\":0x10}", "t:1:7:", "','"},
+	{"{\"a\":1", "t:1:7:", "ends"},
+	{"{\"a\":", "t:1:6:", "ends"},
+	{"{\"a\"", "t:1:5:", "':'"},
+	{"{", "t:1:2:", "ends"},
+	{"{\"a\":\"b}", "t:1:6:", "closing quote"},
+	{"{\"a\":\"b\\", "t:1:8:", "closing quote"},
+	{"{\"a\":\"\xc3\xa9\\q\"}", "t:1:8:", "escape"},
+	{"{\"a\":\"\\u12g4\"}", "t:1:7:", "hexadecimal"},
+	{"{\"a\":\"\\u12", "t:1:7:", "hexadecimal"},
+	{"{\"a\":\"\\u0000\"}", "t:1:7:", "u0000"},
+	{"{\"a\":\"\\ud800x\"}", "t:1:7:", "surrogate"},
+	{"{\"a\":\"\\udc00\"}", "t:1:7:", "surrogate"},
+	{"{\"a\":\"x\ny\"}", "t:1:8:", "line break"},
+	{"{\"a\":\"\xff\"}", "t:1:7:", "UTF-8"},
+	{"{\"a\":\"\xc0\x80\"}", "t:1:7:", "UTF-8"},
+	{"{\"a\":\"\xed\xa0\x80\"}", "t:1:7:", "UTF-8"},
+	{"{\"a\":\"\xf4\x90\x80\x80\"}", "t:1:7:", "UTF-8"},
+	{"{\"a\":\"\xe2\x82", "t:1:7:", "UTF-8"},
+	{"{}{}", "t:1:3:", "more text"},
+	{"{\"a\":1]", "t:1:7:", "'}'"},
+	{"<html>", "t:1:1:", "web page"},
+	{"\xff\xfe{", "t:1:1:", "UTF-16"},
+	{"{\"a\":111111111111111111111111111111111111111111111111111111111111111}",
+	 "t:1:6:", "62 characters"},
+};
+
 static void refused_with_a_place(void **state)
 {
-	static const struct {
-		const char *text, *place, *word;
-	} cases[] = {
-		{"", "t:1:1:", "empty"},
-		{"[1, 2]", "t:1:1:", "a list"},
-		{"\n\n \"s\"", "t:3:1:", "a string"},
-		{"12", "t:1:1:", "a number"},
-		{"null", "t:1:1:", "null"},
-		{"true", "t:1:1:", "true or false"},
-		{"{\"a\":1,}", "t:1:8:", "key in double quotes"},
-		{"{\"a\":1\n,\"b\" 2}", "t:2:6:", "':'"},
-		{"{\"a\":1 \"b\":2}", "t:1:8:", "','"},
-		{"{\"a\":[1,]}", "t:1:9:", "value"},
-		{"{\"a\":[1 2]}", "t:1:9:", "','"},
-		{"{'a':1}", "t:1:2:", "double quotes"},
-		{"{\"a\":tru}", "t:1:6:", "value"},
-		{"{\"a\":None}", "t:1:6:", "value"},
-		{"{\"a\":01}", "t:1:6:", "leading zero"},
-		{"{\"a\":1.}", "t:1:6:", "point"},
-		{"{\"a\":1e}", "t:1:6:", "exponent"},
-		{"{\"a\":+1}", "t:1:6:", "value"},
-		{"{\"a\":0x10}", "t:1:7:", "','"},
-		{"{\"a\":1", "t:1:7:", "ends"},
-		{"{\"a\":", "t:1:6:", "ends"},
-		{"{\"a\"", "t:1:5:", "':'"},
-		{"{", "t:1:2:", "ends"},
-		{"{\"a\":\"b}", "t:1:6:", "closing quote"},
-		{"{\"a\":\"b\\", "t:1:8:", "closing quote"},
-		{"{\"a\":\"\xc3\xa9\\q\"}", "t:1:8:", "escape"},
-		{"{\"a\":\"\\u12g4\"}", "t:1:7:", "hexadecimal"},
-		{"{\"a\":\"\\u12", "t:1:7:", "hexadecimal"},
-		{"{\"a\":\"\\u0000\"}", "t:1:7:", "u0000"},
-		{"{\"a\":\"\\ud800x\"}", "t:1:7:", "surrogate"},
-		{"{\"a\":\"\\udc00\"}", "t:1:7:", "surrogate"},
-		{"{\"a\":\"x\ny\"}", "t:1:8:", "line break"},
-		{"{\"a\":\"\xff\"}", "t:1:7:", "UTF-8"},
-		{"{\"a\":\"\xc0\x80\"}", "t:1:7:", "UTF-8"},
-		{"{\"a\":\"\xed\xa0\x80\"}", "t:1:7:", "UTF-8"},
-		{"{\"a\":\"\xf4\x90\x80\x80\"}", "t:1:7:", "UTF-8"},
-		{"{\"a\":\"\xe2\x82", "t:1:7:", "UTF-8"},
-		{"{}{}", "t:1:3:", "more text"},
-		{"{\"a\":1]", "t:1:7:", "'}'"},
-		{"<html>", "t:1:1:", "web page"},
-		{"\xff\xfe{", "t:1:1:", "UTF-16"},
-		{"{\"a\":111111111111111111111111111111111111111111111111111111111111111}",
-		 "t:1:6:", "62 characters"},
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		struct oom_error err = {{0}};
 		struct oom_keys keys = {.n = 77};
 
 		assert_int_equal(
-			oom_keys_parse(&keys, cases[i].text, strlen(cases[i].text), "t", &err),
+			oom_keys_parse(&keys, refused[i].text, strlen(refused[i].text), "t", &err),
 			OOM_ERR_PARSE);
 		assert_int_equal(keys.n, 77); /* untouched */
-		if (strncmp(err.text, cases[i].place, strlen(cases[i].place)) ||
-		    !strstr(err.text, cases[i].word))
-			fail_msg("%s gave: %s", cases[i].text, err.text);
+		if (strncmp(err.text, refused[i].place, strlen(refused[i].place)) ||
+		    !strstr(err.text, refused[i].word))
+			fail_msg("%s gave: %s", refused[i].text, err.text);
 	}
 	{
 		struct oom_error err = {{0}};

@@ -158,69 +158,69 @@ static void reals_and_sizes_are_read(void **state)
 	assert_true(t.size.bytes == 25769803776);
 }
 
+static const struct {
+	const char *line, *text;
+} wrong[] = {
+	{"--flg", "unknown option --flg (did you mean --flag?)"},
+	{"--flg=3", "unknown option --flg=3 (did you mean --flag?)"},
+	{"--", ""},
+	{"-x", "unknown option -x"},
+	{"-flx", "unknown option -x"},
+	{"-flxx", "unknown option -x"},
+	{"--=3", "unknown option --=3"},
+	{"--no-", "unknown option --no-"},
+	{"--no-text", "unknown option --no-text (did you mean --text?)"},
+	{"--text", "--text needs a value (TEXT)"},
+	{"--text --flag", "--text needs a value (TEXT)"},
+	{"-t", "-t needs a value (TEXT)"},
+	{"--text ~", "--text: the value is empty"},
+	{"--count -6", "--count: -6 is outside -5 to 1000000000"},
+	{"--count=1000000001", "--count: 1000000001 is outside -5 to 1000000000"},
+	{"--wide 9223372036854775808", "--wide: 9223372036854775808 is too large"},
+	{"--wide 99999999999999999999", "--wide: 99999999999999999999 is too large"},
+	{"--wide 9223372036854775807k", "--wide: 9223372036854775807k is too large"},
+	{"--share 1.5", "--share: 1.5 is outside 0 to 1 (did you mean 1.5%?)"},
+	{"--share 150%", "--share: 150% is outside 0 to 1"},
+	{"--share -1", "--share: -1 is outside 0 to 1"},
+	{"--share half", "--share: \"half\" is not a number"},
+	{"--share 0x1p-1", "--share: \"0x1p-1\" is not a number"},
+	{"--share nan", "--share: \"nan\" is not a number"},
+	{"--share inf", "--share: \"inf\" is not a number"},
+	{"--share 1e999", "--share: \"1e999\" is not a number"},
+	{"--share +1", "--share: \"+1\" is not a number"},
+	{"--share 0,5", "--share: \"0,5\" is not a number"},
+	{"--share .", "--share: \".\" is not a number"},
+	{"--share %", "--share: \"%\" is not a number"},
+	{"--share 5%%", "--share: \"5%%\" is not a number"},
+	{"--degree 5%", "--degree: \"5%\" is not a number"},
+	{"--degree 50", "--degree: 50 is outside -9 to 9"},
+	{"--size 24", "--size: 24 bytes? write 24GiB"},
+	{"--size 24.5", "--size: 24.5 bytes? write 24.5GiB"},
+	{"--size 81038", "--size: 81038 bytes? write 81038MiB"},
+	{"--size lots",
+	 "--size: \"lots\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
+	{"--size 1e9GiB",
+	 "--size: \"1e9GiB\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
+	{"--size -1GiB",
+	 "--size: \"-1GiB\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
+	{"--size 0", "--size: \"0\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
+	{"--colour blue", "--colour: \"blue\" is none of: red, green, dark-blue (did you "
+			  "mean \"dark-blue\"?)"},
+	{"--colour ~", "--colour: \"\" is none of: red, green, dark-blue"},
+	{"--some red,grn",
+	 "--some: \"grn\" is none of: red, green, dark-blue (did you mean \"green\"?)"},
+	{"--some red,", "--some: \"\" is none of: red, green, dark-blue"},
+	{"--flag=3", "--flag: \"3\" is neither true nor false"},
+	{"--no-flag=1", "--no-flag takes no value"},
+	{"--micro-batch 3",
+	 "unknown option --micro-batch"}, /* a knob, where there are none */
+};
+
 static void wrong_ones_are_told_why(void **state)
 {
-	static const struct {
-		const char *line, *text;
-	} cases[] = {
-		{"--flg", "unknown option --flg (did you mean --flag?)"},
-		{"--flg=3", "unknown option --flg=3 (did you mean --flag?)"},
-		{"--", ""},
-		{"-x", "unknown option -x"},
-		{"-flx", "unknown option -x"},
-		{"-flxx", "unknown option -x"},
-		{"--=3", "unknown option --=3"},
-		{"--no-", "unknown option --no-"},
-		{"--no-text", "unknown option --no-text (did you mean --text?)"},
-		{"--text", "--text needs a value (TEXT)"},
-		{"--text --flag", "--text needs a value (TEXT)"},
-		{"-t", "-t needs a value (TEXT)"},
-		{"--text ~", "--text: the value is empty"},
-		{"--count -6", "--count: -6 is outside -5 to 1000000000"},
-		{"--count=1000000001", "--count: 1000000001 is outside -5 to 1000000000"},
-		{"--wide 9223372036854775808", "--wide: 9223372036854775808 is too large"},
-		{"--wide 99999999999999999999", "--wide: 99999999999999999999 is too large"},
-		{"--wide 9223372036854775807k", "--wide: 9223372036854775807k is too large"},
-		{"--share 1.5", "--share: 1.5 is outside 0 to 1 (did you mean 1.5%?)"},
-		{"--share 150%", "--share: 150% is outside 0 to 1"},
-		{"--share -1", "--share: -1 is outside 0 to 1"},
-		{"--share half", "--share: \"half\" is not a number"},
-		{"--share 0x1p-1", "--share: \"0x1p-1\" is not a number"},
-		{"--share nan", "--share: \"nan\" is not a number"},
-		{"--share inf", "--share: \"inf\" is not a number"},
-		{"--share 1e999", "--share: \"1e999\" is not a number"},
-		{"--share +1", "--share: \"+1\" is not a number"},
-		{"--share 0,5", "--share: \"0,5\" is not a number"},
-		{"--share .", "--share: \".\" is not a number"},
-		{"--share %", "--share: \"%\" is not a number"},
-		{"--share 5%%", "--share: \"5%%\" is not a number"},
-		{"--degree 5%", "--degree: \"5%\" is not a number"},
-		{"--degree 50", "--degree: 50 is outside -9 to 9"},
-		{"--size 24", "--size: 24 bytes? write 24GiB"},
-		{"--size 24.5", "--size: 24.5 bytes? write 24.5GiB"},
-		{"--size 81038", "--size: 81038 bytes? write 81038MiB"},
-		{"--size lots",
-		 "--size: \"lots\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
-		{"--size 1e9GiB",
-		 "--size: \"1e9GiB\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
-		{"--size -1GiB",
-		 "--size: \"-1GiB\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
-		{"--size 0", "--size: \"0\" is not a size: expected e.g. 23.65GiB, 24GB or 81038MiB"},
-		{"--colour blue", "--colour: \"blue\" is none of: red, green, dark-blue (did you "
-				  "mean \"dark-blue\"?)"},
-		{"--colour ~", "--colour: \"\" is none of: red, green, dark-blue"},
-		{"--some red,grn",
-		 "--some: \"grn\" is none of: red, green, dark-blue (did you mean \"green\"?)"},
-		{"--some red,", "--some: \"\" is none of: red, green, dark-blue"},
-		{"--flag=3", "--flag: \"3\" is neither true nor false"},
-		{"--no-flag=1", "--no-flag takes no value"},
-		{"--micro-batch 3",
-		 "unknown option --micro-batch"}, /* a knob, where there are none */
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_string_equal(parse(cases[i].line, NULL, NULL), cases[i].text);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		assert_string_equal(parse(wrong[i].line, NULL, NULL), wrong[i].text);
 }
 
 static void lists_collect(void **state)

@@ -158,68 +158,68 @@ static void shards(void **state)
 	assert_non_null(strstr(err.text, "both"));
 }
 
+static const struct {
+	const char *header;
+	uint64_t length; /* 0: as it is */
+	size_t data;
+	enum oom_status status;
+	const char *word;
+} broken[] = {
+	{ONE, 0, 23, OOM_ERR_INVALID, "cut short: 23 of 24"},
+	{ONE, 0, 25, OOM_ERR_INVALID, "1 bytes after"},
+	{ONE, 1000, 24, OOM_ERR_INVALID, "within its header"},
+	{ONE, 100000001, 24, OOM_ERR_PARSE, "header of 100000001"},
+	{ONE, UINT64_MAX, 24, OOM_ERR_PARSE, "not a safetensors file"},
+	{"", 1, 24, OOM_ERR_PARSE, "not a safetensors file"},
+	{"[1]", 0, 0, OOM_ERR_PARSE, "a list"},
+	{"{\"w\":}", 0, 0, OOM_ERR_PARSE, ":1:6:"},
+	{"{\"w\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4,
+	 OOM_ERR_INVALID, "F99"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 0, 4,
+	 OOM_ERR_INVALID, "data_offsets"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 0, 4,
+	 OOM_ERR_INVALID, "data_offsets"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 0, 4,
+	 OOM_ERR_INVALID, "lacks"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, 4, OOM_ERR_INVALID, "lacks"},
+	{"{\"w\":{\"dtype\":32,\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4,
+	 OOM_ERR_INVALID, "lacks"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 0, 4,
+	 OOM_ERR_INVALID, "whole numbers"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[0.5],\"data_offsets\":[0,2]}}", 0, 2,
+	 OOM_ERR_INVALID, "whole numbers"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[NaN],\"data_offsets\":[0,2]}}", 0, 2,
+	 OOM_ERR_INVALID, "whole numbers"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1e300],\"data_offsets\":[0,2]}}", 0, 2,
+	 OOM_ERR_INVALID, "whole numbers"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 0, 4,
+	 OOM_ERR_INVALID, "whole numbers"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,"
+	 "0]}}",
+	 0, 0, OOM_ERR_LIMIT, "2^53"},
+	{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}",
+	 0, 4, OOM_ERR_LIMIT, "9 dimensions"},
+	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":"
+	 "\"U8\",\"shape\":[4],\"data_offsets\":[3,7]}}",
+	 0, 7, OOM_ERR_INVALID, "overlap"},
+	{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":"
+	 "\"U8\",\"shape\":[4],\"data_offsets\":[5,9]}}",
+	 0, 9, OOM_ERR_INVALID, "hole"},
+};
+
 static void broken_files(void **state)
 {
-	static const struct {
-		const char *header;
-		uint64_t length; /* 0: as it is */
-		size_t data;
-		enum oom_status status;
-		const char *word;
-	} cases[] = {
-		{ONE, 0, 23, OOM_ERR_INVALID, "cut short: 23 of 24"},
-		{ONE, 0, 25, OOM_ERR_INVALID, "1 bytes after"},
-		{ONE, 1000, 24, OOM_ERR_INVALID, "within its header"},
-		{ONE, 100000001, 24, OOM_ERR_PARSE, "header of 100000001"},
-		{ONE, UINT64_MAX, 24, OOM_ERR_PARSE, "not a safetensors file"},
-		{"", 1, 24, OOM_ERR_PARSE, "not a safetensors file"},
-		{"[1]", 0, 0, OOM_ERR_PARSE, "a list"},
-		{"{\"w\":}", 0, 0, OOM_ERR_PARSE, ":1:6:"},
-		{"{\"w\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4,
-		 OOM_ERR_INVALID, "F99"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 0, 4,
-		 OOM_ERR_INVALID, "data_offsets"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 0, 4,
-		 OOM_ERR_INVALID, "data_offsets"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 0, 4,
-		 OOM_ERR_INVALID, "lacks"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, 4, OOM_ERR_INVALID, "lacks"},
-		{"{\"w\":{\"dtype\":32,\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4,
-		 OOM_ERR_INVALID, "lacks"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 0, 4,
-		 OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[0.5],\"data_offsets\":[0,2]}}", 0, 2,
-		 OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[NaN],\"data_offsets\":[0,2]}}", 0, 2,
-		 OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1e300],\"data_offsets\":[0,2]}}", 0, 2,
-		 OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 0, 4,
-		 OOM_ERR_INVALID, "whole numbers"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,"
-		 "0]}}",
-		 0, 0, OOM_ERR_LIMIT, "2^53"},
-		{"{\"w\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}",
-		 0, 4, OOM_ERR_LIMIT, "9 dimensions"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":"
-		 "\"U8\",\"shape\":[4],\"data_offsets\":[3,7]}}",
-		 0, 7, OOM_ERR_INVALID, "overlap"},
-		{"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":"
-		 "\"U8\",\"shape\":[4],\"data_offsets\":[5,9]}}",
-		 0, 9, OOM_ERR_INVALID, "hole"},
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const uint64_t length = cases[i].length ? cases[i].length : strlen(cases[i].header);
+	for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++) {
+		const uint64_t length = broken[i].length ? broken[i].length : strlen(broken[i].header);
 		struct oom_error err = {{0}};
 		struct oom_tensors t = {.n = 55};
 		enum oom_status status;
 
-		write_tensors("model.safetensors", cases[i].header, length, cases[i].data);
+		write_tensors("model.safetensors", broken[i].header, length, broken[i].data);
 		status = oom_tensors_read(&t, dir, &err);
-		if (status != cases[i].status || !strstr(err.text, cases[i].word) || t.n != 55)
-			fail_msg("%s gave %d: %s", cases[i].header, status, err.text);
+		if (status != broken[i].status || !strstr(err.text, broken[i].word) || t.n != 55)
+			fail_msg("%s gave %d: %s", broken[i].header, status, err.text);
 	}
 }
 

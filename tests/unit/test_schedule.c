@@ -188,6 +188,25 @@ static struct oom_plan draw(uint64_t *seed)
 	}
 }
 
+/* Who is alive at a phase's peak is the peak, which is no less than what the phase leaves. */
+static void adds_up(const char *model, const struct oom_plan *p, const struct oom_eval *e, const struct oom_anatomy *a,
+		    enum oom_phase f)
+{
+	const struct oom_plan d = oom_plan_default();
+	char options[600];
+	uint64_t sum = 0;
+	bool wrapped = false;
+
+	for (int b = 0; b < OOM_BUCKETS; b++) {
+		wrapped |= a->bucket[f][b] > e->peak[f];
+		sum += a->bucket[f][b];
+	}
+	if (wrapped || sum != e->peak[f] || e->peak[f] < e->end[f])
+		fail_msg("%.40s %s: phase %s peaks at %llu, adds up to %llu, ends at %llu", model,
+			 oom_plan_options(&d, p, options, sizeof(options)), oom_phase_str(f), (unsigned long long)e->peak[f],
+			 (unsigned long long)sum, (unsigned long long)e->end[f]);
+}
+
 /* No phase peaks below its own end; the buckets of every phase add up to its peak, each a count and
  * none of them wrapped; what is reserved holds what is allocated; the replay says the same twice. */
 static void test_any_step(void **state)
@@ -218,29 +237,8 @@ static void test_any_step(void **state)
 				continue;
 			again = e;
 			assert_int_equal(oom_anatomy(ev, model, &p, &e, &a, &err), OOM_OK);
-			for (int f = 0; f < OOM_PHASES; f++) {
-				uint64_t sum = 0;
-
-				bool wrapped = false;
-
-				for (int b = 0; b < OOM_BUCKETS; b++) {
-					wrapped |= a.bucket[f][b] > e.peak[f];
-					sum += a.bucket[f][b];
-				}
-				if (wrapped || sum != e.peak[f] || e.peak[f] < e.end[f]) {
-					char options[600];
-					const struct oom_plan d = oom_plan_default();
-
-					fail_msg("%.40s %s: phase %s peaks at %llu, adds up to "
-						 "%llu, ends at %llu", models[m],
-						 oom_plan_options(&d, &p, options,
-								  sizeof(options)),
-						 oom_phase_str((enum oom_phase)f),
-						 (unsigned long long)e.peak[f],
-						 (unsigned long long)sum,
-						 (unsigned long long)e.end[f]);
-				}
-			}
+			for (int f = 0; f < OOM_PHASES; f++)
+				adds_up(models[m], &p, &e, &a, (enum oom_phase)f);
 			assert_true(e.reserved_bytes >= e.overall_peak);
 			assert_int_equal(oom_evaluate(ev, model, &p, OOM_EVAL_REPLAY, &again, &err),
 					 OOM_OK);

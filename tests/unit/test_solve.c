@@ -142,78 +142,94 @@ static void test_solve_images(void **state)
 	oom_keys_release(&keys);
 }
 
+struct steps {
+	const char *model, *knob;
+	int64_t step;
+	uint64_t gib;
+};
+
+/* Nothing but what leaves the run as it is: the batch of a step is kept, too. */
+static void is_as_asked(const struct oom_plan *asked, const struct oom_plan *p, const char *knob)
+{
+	assert_true(p->precision == asked->precision && p->optimizer == asked->optimizer &&
+		    p->offload_optimizer == asked->offload_optimizer);
+	if (strcmp(knob, "micro-batch"))
+		assert_int_equal(p->micro_batch * p->grad_accum, 4);
+}
+
+/* The next value, with exact changes or as it is, does not fit. */
+static void does_not_fit(struct oom_evaluator *ev, const struct oom_model *m, const struct oom_plan *next,
+			 const struct oom_solve_query *q, const struct oom_solution *s)
+{
+	struct oom_eval e;
+	bool fits;
+
+	if (q->exact_changes) {
+		const struct oom_search_query none = {.asked = next,
+						      .capacity_bytes = q->capacity_bytes,
+						      .exact_only = true,
+						      .keep_batch = !strcmp(q->knob, "micro-batch")};
+		struct oom_search *found = malloc(sizeof(*found));
+
+		assert_non_null(found);
+		assert_int_equal(oom_search(ev, m, &none, found, NULL), OOM_OK);
+		assert_false(found->found);
+		free(found);
+		return;
+	}
+	assert_int_equal(oom_judge(ev, m, next, q->capacity_bytes, OOM_EVAL_REPLAY, &e, &fits, NULL), OOM_OK);
+	assert_false(fits);
+	assert_int_equal(e.used_bytes, s->neighbour_bytes);
+}
+
+static void solve_steps(const struct steps *c, bool exact)
+{
+	struct oom_keys keys = {0};
+	struct oom_model *m = load(c->model, &keys);
+	struct oom_evaluator *ev = oom_evaluator_new();
+	struct oom_plan p = oom_plan_default();
+	const struct oom_solve_query q = {.plan = &p, .knob = c->knob, .capacity_bytes = c->gib << 30, .exact_changes = exact};
+	struct oom_solution s;
+	struct oom_eval e;
+	bool fits;
+
+	p.precision = OOM_AMP_BF16;
+	p.seq_len = strcmp(c->model, "ViT-B-16") ? p.seq_len : 0;
+	p.micro_batch = 4;
+	assert_int_equal(oom_solve(ev, m, &q, &s, NULL), OOM_OK);
+	assert_true(s.tried && s.exists && (!s.at_limit || *s.limit));
+	assert_int_equal(s.value % c->step, 0);
+	assert_int_equal(s.step, c->step);
+	/* Llama 3.2 1B's layers are 2,048 wide (hidden_size): no rank is higher */
+	if (s.at_limit)
+		assert_int_equal(s.value, 2048);
+	assert_int_equal(s.neighbour, s.at_limit ? 0 : s.value + s.step);
+	assert_int_equal(*oom_plan_field(&s.plan, oom_knob_find(q.knob)), s.value);
+	assert_int_equal(oom_judge(ev, m, &s.plan, q.capacity_bytes, 0, &e, &fits, NULL), OOM_OK);
+	assert_true(fits);
+	is_as_asked(&p, &s.plan, q.knob);
+	*oom_plan_field(&p, oom_knob_find(q.knob)) = s.neighbour;
+	if (!strcmp(q.knob, "lora-r"))
+		memcpy(p.lora_targets, s.plan.lora_targets, sizeof(p.lora_targets));
+	if (!s.at_limit)
+		does_not_fit(ev, m, &p, &q, &s);
+	oom_evaluator_free(ev);
+	oom_model_free(m);
+	oom_keys_release(&keys);
+}
+
 /* Steps that a person would take, as asked and with exact changes: each answer fits, and for the next
  * step there is no such plan. */
 static void test_solve_steps(void **state)
 {
-	static const struct {
-		const char *model, *knob;
-		int64_t step;
-		uint64_t gib;
-	} cases[] = {{"Llama-3.2-1B", "seq-len", 64, 40},	  {"Llama-3.2-1B", "lora-r", 8, 21},
-		     {"Llama-3.2-1B", "micro-batch", 1, 40}, {"Llama-3.2-1B", "num-layers", 1, 20},
-		     {"ViT-B-16", "image-size", 16, 15}};
+	static const struct steps cases[] = {{"Llama-3.2-1B", "seq-len", 64, 40},    {"Llama-3.2-1B", "lora-r", 8, 21},
+					     {"Llama-3.2-1B", "micro-batch", 1, 40}, {"Llama-3.2-1B", "num-layers", 1, 20},
+					     {"ViT-B-16", "image-size", 16, 15}};
 
 	(void)state;
-	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
-		const uint64_t capacity = cases[i / 2].gib << 30;
-		struct oom_keys keys = {0};
-		struct oom_model *m = load(cases[i / 2].model, &keys);
-		struct oom_evaluator *ev = oom_evaluator_new();
-		struct oom_plan p = oom_plan_default();
-		const struct oom_solve_query q = {.plan = &p,
-						  .knob = cases[i / 2].knob,
-						  .capacity_bytes = capacity,
-						  .exact_changes = i & 1};
-		struct oom_solution s;
-		struct oom_eval e;
-		bool fits;
-
-		p.precision = OOM_AMP_BF16;
-		p.seq_len = strcmp(cases[i / 2].model, "ViT-B-16") ? p.seq_len : 0;
-		p.micro_batch = 4;
-		assert_int_equal(oom_solve(ev, m, &q, &s, NULL), OOM_OK);
-		assert_true(s.tried && s.exists && (!s.at_limit || *s.limit));
-		assert_int_equal(s.value % cases[i / 2].step, 0);
-		assert_int_equal(s.step, cases[i / 2].step);
-		/* Llama 3.2 1B's layers are 2,048 wide (hidden_size): no rank is higher */
-		if (s.at_limit)
-			assert_int_equal(s.value, 2048);
-		else
-			assert_int_equal(s.neighbour, s.value + s.step);
-		assert_int_equal(*oom_plan_field(&s.plan, oom_knob_find(q.knob)), s.value);
-		assert_int_equal(oom_judge(ev, m, &s.plan, capacity, 0, &e, &fits, NULL), OOM_OK);
-		assert_true(fits);
-		/* nothing but what leaves the run as it is: the batch of a step is kept, too */
-		assert_true(s.plan.precision == p.precision && s.plan.optimizer == p.optimizer &&
-			    s.plan.offload_optimizer == p.offload_optimizer);
-		if (strcmp(q.knob, "micro-batch"))
-			assert_int_equal(s.plan.micro_batch * s.plan.grad_accum, 4);
-		*oom_plan_field(&p, oom_knob_find(q.knob)) = s.neighbour;
-		if (!strcmp(q.knob, "lora-r"))
-			memcpy(p.lora_targets, s.plan.lora_targets, sizeof(p.lora_targets));
-		if (s.at_limit) {
-			assert_int_equal(s.neighbour, 0);
-		} else if (i & 1) {
-			const struct oom_search_query none = {.asked = &p,
-							      .capacity_bytes = capacity,
-							      .exact_only = true,
-							      .keep_batch = !strcmp(q.knob, "micro-batch")};
-			struct oom_search *found = malloc(sizeof(*found));
-
-			assert_non_null(found);
-			assert_int_equal(oom_search(ev, m, &none, found, NULL), OOM_OK);
-			assert_false(found->found);
-			free(found);
-		} else {
-			assert_int_equal(oom_judge(ev, m, &p, capacity, OOM_EVAL_REPLAY, &e, &fits, NULL),
-					 OOM_OK);
-			assert_false(fits);
-			assert_int_equal(e.used_bytes, s.neighbour_bytes);
-		}
-		oom_evaluator_free(ev);
-		oom_model_free(m);
-		oom_keys_release(&keys);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		solve_steps(&cases[i], false);
+		solve_steps(&cases[i], true);
 	}
 }
 

@@ -39,21 +39,27 @@ static void price(struct oom_plan *p, struct oom_eval *e)
 	price_model("Llama-3.2-1B", p, e);
 }
 
-/* Llama-3.2-1B: 16 layers of 2 x 2048^2 + 2 x 2048 x 512 + 3 x 2048 x 8192 = 60,817,408 elements, a head
- * of 128256 x 2048: 1,235,746,816; forward and two gradients take 6 operations for each and token.
- * Scores: half of 2 x 2 x 2048 x s a layer and token, once forward and 2.5 times backward. */
-static void work(void **state)
+static struct oom_plan four_of_512(void)
 {
-	const double n = 4 * 512, matrices = 1235746816.0, layers = 16 * 60817408.0;
 	struct oom_plan p = oom_plan_default();
-	struct oom_eval e;
-	double launches, bytes;
 
-	(void)state;
 	p.precision = OOM_BF16;
 	p.micro_batch = 4;
 	p.seq_len = 512;
 	p.attn = OOM_ATTN_FLASH;
+	return p;
+}
+
+/* Llama-3.2-1B: 16 layers of 2 x 2048^2 + 2 x 2048 x 512 + 3 x 2048 x 8192 = 60,817,408 elements, a head
+ * of 128256 x 2048: 1,235,746,816; forward and two gradients take 6 operations for each and token.
+ * Scores: half of 2 x 2 x 2048 x s a layer and token, once forward and 2.5 times backward. */
+static void products_and_attention(void **state)
+{
+	const double n = 4 * 512, matrices = 1235746816.0;
+	struct oom_plan p = four_of_512();
+	struct oom_eval e;
+
+	(void)state;
 	price(&p, &e);
 	assert_true(fabs(e.work.product_flops / (6 * n * matrices) - 1) < 1e-9);
 	assert_true(fabs(e.work.attention_flops / (16 * n * 2 * 2048 * 512 * 3.5) - 1) < 1e-9);
@@ -79,11 +85,16 @@ static void work(void **state)
 	p.precision = OOM_BF16_AMP;
 	price(&p, &e);
 	assert_true(e.work.attention_flops > 0 && e.work.wide_batched_flops == 0 && e.work.wide_flops == 0);
-	p.precision = OOM_BF16;
-	p.lora_r = 0;
-	p.lora_targets[0] = 0;
-	p.qlora = p.kbit_prepare = false;
-	p.attn = OOM_ATTN_FLASH;
+}
+
+static void launches_and_what_trains(void **state)
+{
+	const double n = 4 * 512, matrices = 1235746816.0, layers = 16 * 60817408.0;
+	struct oom_plan p = four_of_512();
+	struct oom_eval e;
+	double launches, bytes;
+
+	(void)state;
 	price(&p, &e);
 	/* PyTorch's profiler lists about 60 kernels per layer forward and as many backward; not a tenth
 	 * and not ten times as many */
@@ -261,7 +272,8 @@ static void ledger(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(work),
+		cmocka_unit_test(products_and_attention),
+		cmocka_unit_test(launches_and_what_trains),
 		cmocka_unit_test(padded),
 		cmocka_unit_test(unpacked),
 		cmocka_unit_test(megatron),
