@@ -279,6 +279,10 @@ OOM_API bool oom_plan_settle_on_card(struct oom_plan *plan);
 /* The number of ranks that see different data: GPUs / (tensor x pipeline x context parallel), at least
  * 1; 1 with a device map. */
 OOM_API int64_t oom_plan_data_parallel(const struct oom_plan *plan);
+/* One process drives all GPUs: those of an engine whose GPUs work in turn, and nn.DataParallel's. */
+OOM_API bool oom_plan_one_process(const struct oom_plan *plan);
+/* The replicas whose outputs come together on the first GPU, which nn.DataParallel's do; else 1. */
+OOM_API int64_t oom_plan_gathered_replicas(const struct oom_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -138,6 +138,16 @@ int64_t oom_plan_data_parallel(const struct oom_plan *p)
 	return p->gpus > model ? p->gpus / model : 1;
 }
 
+bool oom_plan_one_process(const struct oom_plan *p)
+{
+	return p->data_parallel || oom_engine_at((size_t)p->engine)->in_turn;
+}
+
+int64_t oom_plan_gathered_replicas(const struct oom_plan *p)
+{
+	return p->data_parallel ? p->gpus : 1;
+}
+
 void oom_plan_settle(struct oom_plan *p)
 {
 	if (p->gpus_per_node && p->gpus == 1)

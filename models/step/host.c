@@ -34,7 +34,7 @@ static uint64_t saved_state(const struct oom_plan *p, const struct oom_eval *e, 
 
 struct oom_host_need oom_host_need(const struct oom_plan *p, const struct oom_eval *e)
 {
-	const int64_t ranks = oom_engine_of(p)->info.in_turn || p->data_parallel ? 1 : p->gpus;
+	const int64_t ranks = oom_plan_one_process(p) ? 1 : p->gpus;
 	const uint64_t here = (uint64_t)(ranks / (p->nodes > 0 ? p->nodes : 1)) ?
 				      (uint64_t)(ranks / p->nodes) :
 				      1;

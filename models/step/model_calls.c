@@ -39,12 +39,12 @@ static void gather_replicas(struct oom_tape *t)
 {
 	const struct oom_plan *p = t->plan;
 	const struct oom_arch *a = t->arch;
-	const uint64_t n = (uint64_t)p->gpus;
+	const uint64_t n = (uint64_t)oom_plan_gathered_replicas(p);
 	const bool wide = oom_plan_stores(p) == OOM_FP32 && !t->amp;
 	struct oom_val all[OOM_MAX_RETURNED + 1];
 	size_t held = 0;
 
-	if (!p->data_parallel || p->gpus < 2 || t->beside.running)
+	if (n < 2 || t->beside.running)
 		return;
 	for (size_t i = 0; i < t->n_outputs; i++)
 		all[held++] = oom_new(t, "gathered outputs", t->outputs[i].mono, (struct oom_dim){n * t->outputs[i].width, NULL},

@@ -70,7 +70,7 @@ void oom_overheads(struct oom_eval *e, const struct oom_plan *plan)
 	 * 22.98 GiB were reserved on cards of 23.6 (AnswerDotAI/fsdp_qlora, benchmarks_03_2024.md) */
 	e->nccl_bytes = plan->gpus > 1 && !alone ? (desktop ? 192 : 1485) * MIB : 0;
 	/* GPU 0's extras: the contexts of the other processes of its node */
-	if (plan->rank0_contexts && plan->gpus >= plan->nodes && !alone && !plan->data_parallel)
+	if (plan->rank0_contexts && plan->gpus >= plan->nodes && !oom_plan_one_process(plan))
 		e->context_bytes *= (uint64_t)(plan->gpus / plan->nodes);
 	e->used_bytes = e->reserved_bytes + e->context_bytes + e->workspace_bytes + e->nccl_bytes;
 }

@@ -54,7 +54,7 @@ static struct oom_plan structure_of(const struct oom_plan *p)
 	k.micro_batch = k.global_batch = k.grad_accum = k.seq_len = k.tgt_len = 0;
 	k.gpus = k.nodes = k.gpus_per_node = k.allocator = k.lazy_modules = k.max_split = k.eval_accumulation = 0;
 	/* the first GPU gathers what the replicas return */
-	k.data_parallel = p->data_parallel && p->gpus > 1;
+	k.data_parallel = oom_plan_gathered_replicas(p) > 1;
 	if (k.data_parallel)
 		k.gpus = p->gpus;
 	k.optimizer = k.zero_stage = k.engine = k.offload_optimizer = k.offload_gradients = k.offload_params =

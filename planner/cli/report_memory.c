@@ -22,7 +22,7 @@ void oom_report_allocation(const struct oom_eval *e)
 
 uint64_t oom_foreign_contexts(const struct oom_plan *p, const struct oom_eval *e)
 {
-	if (p->gpus <= p->nodes || p->rank0_contexts || p->data_parallel || oom_engine_at((size_t)p->engine)->in_turn)
+	if (p->gpus <= p->nodes || p->rank0_contexts || oom_plan_one_process(p))
 		return 0;
 	return e->context_bytes * (uint64_t)(p->gpus / p->nodes - 1);
 }
