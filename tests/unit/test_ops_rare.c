@@ -64,6 +64,18 @@ CASE(matmul_tied, 64)
 /* ---- views ---- */
 
 CASE(add_in_view, 64) { return oom_op_add_in_view(t, oom_op_unary(t, OOM_SCALE, x), tape_in(t, 64)); }
+CASE(over, 64) { return oom_op_over(t, "div_", oom_op_unary(t, OOM_SCALE, x)); }
+
+static struct oom_val read_twice(struct oom_tape *t, struct oom_val y)
+{
+	const struct oom_val a = oom_op_unary(t, OOM_SILU, oom_keep(y)), b = oom_op_unary(t, OOM_GELU, oom_keep(y)),
+			     z = oom_op_add(t, a, b);
+
+	oom_drop(t, y);
+	return z;
+}
+CASE(viewed, 64) { return read_twice(t, oom_op_viewed(t, oom_op_unary(t, OOM_SCALE, x))); }
+CASE(not_viewed, 64) { return read_twice(t, oom_op_unary(t, OOM_SCALE, x)); }
 /* three windows of 16 places make five that overlap by half */
 CASE(as_strided, 64) { return oom_op_as_strided(t, x, oom_tokens_of(t, 5 * 16), D(64), false); }
 CASE(temper, 64)

@@ -69,6 +69,28 @@ def add_in_view(e, x):
 
 
 @case(64)
+def over(e, x):
+    """In the place of what autograd does not keep: Longformer's queries, divided by a number."""
+    y = x * 2.0
+    y /= 8.0
+    return y
+
+
+@case(64)
+def viewed(e, x):
+    """One view read twice: the gradients of both meet at the view, not at what it is of (BigBird's blocks)."""
+    y = (x * 2.0).view(e.b, e.s, 4, 16)
+    return F.silu(y) + F.gelu(y)
+
+
+@case(64)
+def not_viewed(e, x):
+    """The same of a view each, whose gradients meet at what they are of."""
+    y = x * 2.0
+    return F.silu(y.view(e.b, e.s, 4, 16)) + F.gelu(y.view(e.b, e.s, 4, 16))
+
+
+@case(64)
 def as_strided(e, x):
     """Windows of 16 places that overlap by half (modeling_longformer.py, _chunk)."""
     x = x.view(e.b, e.s // 16, 16, 64)
