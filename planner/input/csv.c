@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CELLS = 4096, MAX_ROW = 1 << 20 };
+enum { MAX_CELLS = 4096, MAX_ROW = 1 << 20, MAX_GIVEN = 4 * MAX_ROW };  /* quotes within a cell are doubled */
 
 struct reader {
 	char *text;                     /* cells of the row being read, NUL-separated */
@@ -21,12 +21,19 @@ struct reader {
 	size_t n_names, line;
 	bool begun;                     /* the first bytes were looked at */
 	int between;                    /* libcsv's state between two rows */
+	size_t given;                   /* letters of the row that libcsv is inside of */
 	const char *file;
 	oom_csv_fn fn;
 	void *ctx;
 	enum oom_status status;
 	struct oom_error *err;
 };
+
+static void too_long(struct reader *r)
+{
+	r->status = oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: a row longer than 1 MiB or wider than %d columns", r->file,
+				  r->line, MAX_CELLS);
+}
 
 static void on_cell(void *s, size_t len, void *ctx)
 {
@@ -35,10 +42,7 @@ static void on_cell(void *s, size_t len, void *ctx)
 	if (r->status)
 		return;
 	if (r->n == MAX_CELLS || r->used + len + 1 > MAX_ROW) {
-		r->status = oom_error_set(r->err, OOM_ERR_PARSE,
-					  "%s:%zu: a row longer than 1 MiB or wider than %d "
-					  "columns",
-					  r->file, r->line, MAX_CELLS);
+		too_long(r);
 		return;
 	}
 	/* everything behind it would be cut off without a word */
@@ -88,7 +92,7 @@ static void on_row(int c, void *ctx)
 		else
 			r->status = r->fn(r->ctx, &row, r->err);
 	}
-	r->n = r->used = 0;
+	r->n = r->used = r->given = 0;
 }
 
 static struct reader *reader_new(const char *name, oom_csv_fn fn, void *ctx, struct oom_error *err)
@@ -161,11 +165,15 @@ static void feed(struct reader *r, struct csv_parser *p, const char *s, size_t n
 		const size_t k = nl ? (size_t)(nl - s) + 1 : n;
 		const bool taken = nl && p->pstate == r->between && take_plain(r, s, nl);
 
+		r->given += taken ? 0 : k;      /* on_row begins anew */
 		if (!taken && csv_parse(p, s, k, on_cell, on_row, r) != (size_t)k && !r->status)
 			r->status = csv_error(p) == CSV_ENOMEM ?
 					    oom_error_set(r->err, OOM_ERR_MEMORY, "out of host memory") :
 					    oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: malformed CSV: %s", r->file,
 							  r->line, csv_strerror(csv_error(p)));
+		/* libcsv keeps a cell until it ends, and one of /dev/zero never does */
+		if (r->given > MAX_GIVEN && !r->status)
+			too_long(r);
 		r->line += nl != NULL;
 		s += k;
 		n -= k;

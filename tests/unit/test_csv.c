@@ -155,6 +155,23 @@ static void bounds(void **state)
 	free(text);
 }
 
+/* A cell is no longer kept than a row may be: the reason is its length, not the end of the file. */
+static void a_cell_without_an_end(void **state)
+{
+	enum { LONG = 5 << 20 };
+	char *text = malloc(LONG);
+	struct seen s = {.text = ""};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, '\n', LONG);
+	memcpy(text, "a,b\n1,\"", 7);
+	assert_int_equal(oom_csv_parse(text, LONG, "t.csv", on_row, &s, &err), OOM_ERR_PARSE);
+	assert_non_null(strstr(err.text, "a row longer than 1 MiB"));
+	free(text);
+}
+
 /* What a reader of rows says ends the reading, and is what is said. */
 static void a_row_that_is_refused(void **state)
 {
@@ -276,7 +293,7 @@ int main(void)
 		cmocka_unit_test(a_cell_by_its_column),
 		cmocka_unit_test(what_is_no_table),
 		cmocka_unit_test(bytes_of_no_text),
-		cmocka_unit_test(bounds),
+		cmocka_unit_test(bounds), cmocka_unit_test(a_cell_without_an_end),
 		cmocka_unit_test(a_row_that_is_refused),
 		cmocka_unit_test(a_file_that_is_not_there),
 		cmocka_unit_test(what_was_written_reads_back),
