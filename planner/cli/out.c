@@ -22,6 +22,10 @@ static char temp[PATH_MAX];
 static char target[PATH_MAX];
 static volatile sig_atomic_t temp_exists;
 
+/* The last files that this command has written: another output of it under the same name would replace one. */
+static struct stat written[8];
+static size_t n_written;
+
 /* unlink, signal, raise and _exit are async-signal-safe (POSIX.1-2008, 2.4.3). */
 static void on_signal(int sig)
 {
@@ -129,6 +133,16 @@ static enum oom_status open_special(struct oom_out *out, const char *path, struc
 	return out->file ? OOM_OK : OOM_ERR_IO;
 }
 
+static bool is_written(const struct stat *st)
+{
+	const size_t most = sizeof(written) / sizeof(written[0]);
+
+	for (size_t i = 0; i < n_written && i < most; i++)
+		if (written[i].st_dev == st->st_dev && written[i].st_ino == st->st_ino)
+			return true;
+	return false;
+}
+
 enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_error *err)
 {
 	struct stat st;
@@ -146,6 +160,11 @@ enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_e
 	exists = !stat(path, &st);
 	if (exists && !S_ISREG(st.st_mode))
 		return open_special(out, path, err);
+	if (exists && is_written(&st))
+		return oom_error_set(err, OOM_ERR_INVALID, "%.300s: this command has written it already: give each output a name",
+				     path);
+	if (!exists && !lstat(path, &st))
+		return oom_error_set(err, OOM_ERR_IO, "%.300s: a symbolic link that leads to no file", path);
 	/* through a symbolic link, the file it names is replaced, not the link */
 	if (!(exists && realpath(path, target)) &&
 	    snprintf(target, sizeof(target), "%s", path) >= (int)sizeof(target))
@@ -190,6 +209,8 @@ enum oom_status oom_out_close(struct oom_out *out, struct oom_error *err)
 	errno = 0;
 	bad = fflush(out->file) || ferror(out->file) || (temp_exists && fsync(fileno(out->file)));
 	if (!bad) {
+		if (temp_exists && !fstat(fileno(out->file), &written[n_written % (sizeof(written) / sizeof(written[0]))]))
+			n_written++;
 		bad = fclose(out->file) != 0;
 		out->file = NULL;
 	}
