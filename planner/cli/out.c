@@ -143,8 +143,24 @@ static bool is_written(const struct stat *st)
 	return false;
 }
 
+enum oom_status oom_out_resolve(const char *path, char file[PATH_MAX], struct oom_error *err)
+{
+	struct stat st;
+	const bool exists = !stat(path, &st);
+
+	if (exists && is_written(&st))
+		return oom_error_set(err, OOM_ERR_INVALID, "%.300s: this command has written it already: give each output a name",
+				     path);
+	if (!exists && !lstat(path, &st))
+		return oom_error_set(err, OOM_ERR_IO, "%.300s: a symbolic link that leads to no file", path);
+	if (!(exists && realpath(path, file)) && snprintf(file, PATH_MAX, "%s", path) >= PATH_MAX)
+		return oom_error_set(err, OOM_ERR_INVALID, "%.100s...: the name is too long", path);
+	return OOM_OK;
+}
+
 enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_error *err)
 {
+	enum oom_status status;
 	struct stat st;
 	bool exists;
 	int fd;
@@ -160,15 +176,9 @@ enum oom_status oom_out_open(struct oom_out *out, const char *path, struct oom_e
 	exists = !stat(path, &st);
 	if (exists && !S_ISREG(st.st_mode))
 		return open_special(out, path, err);
-	if (exists && is_written(&st))
-		return oom_error_set(err, OOM_ERR_INVALID, "%.300s: this command has written it already: give each output a name",
-				     path);
-	if (!exists && !lstat(path, &st))
-		return oom_error_set(err, OOM_ERR_IO, "%.300s: a symbolic link that leads to no file", path);
-	/* through a symbolic link, the file it names is replaced, not the link */
-	if (!(exists && realpath(path, target)) &&
-	    snprintf(target, sizeof(target), "%s", path) >= (int)sizeof(target))
-		return oom_error_set(err, OOM_ERR_INVALID, "%.100s...: the name is too long", path);
+	status = oom_out_resolve(path, target, err);
+	if (status)
+		return status;
 	if (snprintf(temp, sizeof(temp), "%.4080s.XXXXXX", target) != (int)strlen(target) + 7) {
 		temp[0] = 0;
 		return oom_error_set(err, OOM_ERR_INVALID, "%.100s...: the name is too long", path);

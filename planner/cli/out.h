@@ -6,6 +6,7 @@
 #ifndef OOM_CLI_OUT_H
 #define OOM_CLI_OUT_H
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "oomplan/status.h"
@@ -18,6 +19,9 @@ struct oom_out {
 /* First thing in main: closed descriptors 0 to 2 are blocked, signals that end the program remove
  * the temporary file, other handlers interrupt no read or write. */
 void oom_out_start(void);
+/* The file that an output of that name replaces: through a symbolic link the one that it names, not the link.  OOM_ERR_IO where
+ * that leads to none; OOM_ERR_INVALID: the name is too long, or this command has written that file already. */
+enum oom_status oom_out_resolve(const char *path, char file[PATH_MAX], struct oom_error *err);
 /* Opens path for writing through a temporary file; NULL and "-" are standard output.  What is no
  * regular file (a pipe, /dev/null) is written in place.  One at a time.  OOM_ERR_IO,
  * OOM_ERR_INVALID (name too long). */

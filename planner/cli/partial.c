@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "out.h"
+
 #define FORMAT "oomplan-sweep/1"
 
 static enum oom_status failed(const char *name, struct oom_error *err)
@@ -122,11 +124,14 @@ enum oom_status oom_partial_open(struct oom_partial *p, const char *target, uint
 
 	memset(p, 0, sizeof(*p));
 	p->fingerprint = fingerprint;
-	if (snprintf(p->target, PATH_MAX, "%s", target) >= PATH_MAX - 20)
+	st = oom_out_resolve(target, p->target, err);
+	if (st)
+		return st;
+	if (strlen(p->target) >= PATH_MAX - 20)
 		return oom_error_set(err, OOM_ERR_INVALID, "%.100s...: the name is too long",
 				     target);
-	snprintf(p->path, PATH_MAX, "%.*s.partial", PATH_MAX - 20, target);
-	snprintf(p->state, PATH_MAX, "%.*s.partial.state", PATH_MAX - 20, target);
+	snprintf(p->path, PATH_MAX, "%.*s.partial", PATH_MAX - 20, p->target);
+	snprintf(p->state, PATH_MAX, "%.*s.partial.state", PATH_MAX - 20, p->target);
 	st = open_locked(p, err);
 	if (!st)
 		st = place(p, resume, err);
