@@ -35,6 +35,7 @@ struct oom_gpu {
 	double tf32_tflops;             /* of its tensor cores, where they round fp32; 0: they do not */
 	/* what large products alone were measured at, in 16 bit and summed in fp32; 0: nobody did, or power tells as well */
 	double matmul_tflops;
+	double fp32_matmul_tflops;      /* the same of fp32 */
 	double tdp_w;                   /* board power in watts; 0: unknown */
 	/* between machines with this card, gigabits per second; 0: unknown */
 	double network_gbps;

@@ -163,6 +163,8 @@ static const struct oom_engine engines[] = {
 				"of masks and rotary tables as kept by every layer"},
 	[OOM_ENGINE_MEGATRON_DEEPSPEED] = {
 		TRAITS_OF(OOM_ENGINE_MEGATRON_DEEPSPEED),
+		/* ReduceGrads ends the schedule (deepspeed/runtime/pipe/engine.py _exec_reduce_grads) */
+		.waits = true,
 		.info = {"16-bit weights and gradients / (tp x pp), in bf16 fp32 gradients besides; fp32 "
 			 "master and optimizer state / data-parallel ranks with --zero 1",
 			 "what a stage received and gave for every pass in flight; at the step a bucket of "

@@ -25,7 +25,8 @@ static const struct column {
 	TEXT(name), TEXT(aliases), TEXT(vendor), TEXT(architecture), TEXT(interconnect), TEXT(source), TEXT(checked),
 	REAL("compute_capability", compute_capability), REAL("mem_bw_gb_s", bandwidth_gb_s),
 	REAL("bf16_tflops", bf16_tflops), REAL("fp16_tflops", fp16_tflops), REAL("fp32_tflops", fp32_tflops), REAL("tf32_tflops", tf32_tflops),
-	REAL("matmul_tflops", matmul_tflops), REAL("tdp_w", tdp_w), REAL("nvlink_domain", nvlink_domain),
+	REAL("matmul_tflops", matmul_tflops), REAL("fp32_matmul_tflops", fp32_matmul_tflops),
+	REAL("tdp_w", tdp_w), REAL("nvlink_domain", nvlink_domain),
 };
 static const char *const others[] = {"capacity_kind", "capacity_mib", "memory_gb", "torch_total_mib_high", "step_sources"};
 enum { KIND, MIB, GB, MIB_HIGH, STEP_SOURCES, OTHERS, COLUMNS = sizeof(columns) / sizeof(columns[0]) };

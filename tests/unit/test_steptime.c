@@ -270,7 +270,7 @@ static void generations(void **state)
 	assert_string_equal(oom_card_class(&g)->name, "CDNA");
 	snprintf(g.architecture, sizeof(g.architecture), "CDNA4");
 	assert_string_equal(oom_card_class(&g)->name, "CDNA 4");
-	assert_int_equal(oom_card_class(&g)->sources, 1);
+	assert_int_equal(oom_card_class(&g)->sources, 2);
 }
 
 /* Sides of a product: whole lines of 64 elements, less of them, odd ones; thin ones as their tile. */

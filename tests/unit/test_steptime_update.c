@@ -225,12 +225,63 @@ static void tensor_float(void **state)
 	assert_true(fabs(on.fp32_products - on.fp32) < 1);
 }
 
+/* What large fp32 products alone were measured at is as much as a step's do: 4.35 Tflop/s of a T4 (data/gpus.csv), for 6.9 of its
+ * units and 17 of its power. */
+static void fp32_measured_alone(void **state)
+{
+	struct oom_gpu g = card("PCIe 3.0", 7.5);
+	struct oom_plan p = oom_plan_default();
+	struct oom_speed told, alone;
+
+	(void)state;
+	g.fp16_tflops = g.bf16_tflops = 65;
+	g.tdp_w = 70;
+	p.precision = OOM_FP32;
+	oom_speed_of(&g, &p, &told);
+	g.fp32_matmul_tflops = 4.35;
+	oom_speed_of(&g, &p, &alone);
+	assert_true(told.fp32 > 6.5e12 && told.fp32 < 7e12);
+	assert_true(fabs(alone.fp32 - 4.35e12) < 1 && fabs(alone.fp32_products - 4.35e12) < 1);
+	g.fp32_matmul_tflops = 9;       /* and no more than is sustained */
+	oom_speed_of(&g, &p, &alone);
+	assert_true(fabs(alone.fp32 - told.fp32) < 1);
+}
+
+/* DeepSpeed's pipeline engine reduces after its passes (deepspeed/runtime/pipe/engine.py _exec_reduce_grads), fp32 gradients in
+ * bf16 (_bf16_reduce_grads): four bytes a weight twice, and its updated two bytes once, over a ring of 231 GB/s. */
+static void pipeline_engine_reduces(void **state)
+{
+	const struct oom_gpu g = card("NVLink3 600 GB/s", 8);
+	struct oom_plan p = oom_plan_default();
+	struct oom_eval e;
+	struct oom_step_time core, pipe;
+
+	(void)state;
+	memset(&e, 0, sizeof(e));
+	e.work.product_flops = 1e15;
+	e.work.units = 1;
+	e.total_params = e.trainable_params = 1000000000;
+	e.param_bytes = 2000000000;
+	e.grad_bytes = 2000000000;
+	p.gpus = 8;
+	p.zero_stage = 1;
+	p.precision = OOM_BF16;
+	p.engine = OOM_ENGINE_MEGATRON;
+	core = oom_step_time(&p, &e, &g);
+	p.engine = OOM_ENGINE_MEGATRON_DEEPSPEED;
+	pipe = oom_step_time(&p, &e, &g);
+	assert_true(core.part_s[OOM_TIME_GRADIENTS] < 0.2 * pipe.part_s[OOM_TIME_GRADIENTS]);
+	assert_true(fabs(pipe.part_s[OOM_TIME_GRADIENTS] / (10e9 * 7 / 8 / 231e9) - 1) < 0.01);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(engine_of_amd),
 		cmocka_unit_test(graphs),
 		cmocka_unit_test(tensor_float),
+		cmocka_unit_test(fp32_measured_alone),
+		cmocka_unit_test(pipeline_engine_reduces),
 		cmocka_unit_test(hosts),
 		cmocka_unit_test(fused_updates),
 		cmocka_unit_test(updated_weights),

@@ -26,23 +26,23 @@ static const struct oom_card_class classes[] = {
 	 * public table of such shapes of January 2026); copies and fused attention as an MI300X's (Azure's benchmarking
 	 * guide, ND MI300X v5: 4.1 of 5.3 TB/s).  GPTs of 30 million to 10 billion parameters
 	 * then take 0.79 to 1.11 of what that table says */
-	{"amd", "CDNA4", 0, true, true, "CDNA 4", 0.48, 1.5, 0.32, 0.775, 357, 256, 0.068, 22, 20, 50 * GB, 1},
+	{"amd", "CDNA4", 0, true, true, "CDNA 4", 0.48, 1.5, 0.32, 0.775, 357, 256, 0.068, 22, 20, 50 * GB, 2},
 	{"intel", NULL, 0, false, true, "Gaudi", 0.77, 0.965, 0.48, 0.90, 0, 0, 0.25, 22, 20, 37 * GB, 2},
 	/* one source: two TITAN Xp under fp16 autocast, which have no units for it */
 	{"nvidia", NULL, 3, false, false, "before Volta", 0.50, 0.06, 0.50, 0.75, 32, 56, 1, 22, 20, 3 * GB, 1},
-	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 22, 20, 3.1 * GB, 7},
-	{"nvidia", NULL, 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 22, 20, 3 * GB, 2},
+	{"nvidia", NULL, 7, false, true, "Volta", 0.545, 1.521, 0.445, 0.946, 48, 80, 0.125, 22, 20, 3.1 * GB, 8},
+	{"nvidia", NULL, 7.5, false, false, "Turing", 0.667, 0.339, 0.714, 0.935, 48, 72, 0.125, 22, 20, 3 * GB, 3},
 	/* Attention: FlashAttention reaches 25 to 40 % of its peak, FlashAttention-2 50 to 73 % (Dao 2023, arXiv:2307.08691, abstract), which
 	 * are 0.34 to 0.55 and 0.69 to 1.0 of what products sustain; rows say "flash" of either.  0.58 is between them, and how far the
 	 * one or the other is from it is in the interval (interval.c). */
-	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 20, 25 * GB, 25},
+	{"nvidia", NULL, 8, false, true, "A100", 0.729, 1.528, 0.58, 0.946, 96, 108, 0.0625, 22, 20, 25 * GB, 27},
 	{"nvidia", NULL, 8.6, false, false, "Ampere without HBM", 0.997, 0.295, 0.714, 0.935, 32, 84, 0.25, 22, 20, 3 * GB, 6},
 	{"nvidia", NULL, 8.9, false, false, "Ada", 0.997, 0.400, 0.714, 0.944, 48, 128, 0.25, 22, 20, 3 * GB, 10},
-	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 20, 50 * GB, 25},
+	{"nvidia", NULL, 9, false, true, "Hopper", 0.729, 2.179, 0.281, 0.609, 128, 132, 0.067, 22, 20, 50 * GB, 26},
 	{"nvidia", NULL, 10, false, true, "Blackwell", 0.700, 1.744, 0.643, 0.554, 192, 148, 0.033, 22, 20, 50 * GB, 8},
-	/* One source, an RTX 5090 and an RTX PRO 6000 (data/throughput.csv, rp-rtx-*): 0.80 of the data sheet's tensor cores over a whole step
+	/* Of one source, an RTX 5090 and an RTX PRO 6000 (data/throughput.csv, rp-rtx-*): 0.80 of the data sheet's tensor cores over a whole step
 	 * of GPT-2, as clocks go above the 2.4 GHz that it is stated at.  Attention and memory are Ada's. */
-	{"nvidia", NULL, 12, false, false, "Blackwell without HBM", 1.050, 0.640, 0.714, 0.944, 48, 170, 0.25, 22, 20, 3 * GB, 1},
+	{"nvidia", NULL, 12, false, false, "Blackwell without HBM", 1.050, 0.640, 0.714, 0.944, 48, 170, 0.25, 22, 20, 3 * GB, 2},
 };
 enum { N_CLASSES = sizeof(classes) / sizeof(classes[0]), A100 = 7 };
 
@@ -158,6 +158,16 @@ static double large_products(const struct oom_card_class *c, const struct oom_gp
  * first: steps of an L40S and an MI325X, whose data sheets say 92 and 163, come to 25 and 45 (milabench, config/scaling). */
 #define FP32_UNITS 0.85
 #define FP32_PER_WATT 0.12
+
+/* Nor do a step's do better than large ones alone did (fp32 of zzc0721/torch-performance-test-data, database.md, of 1,024 to 10,240 a
+ * side): 4.35 Tflop/s of a T4, whose 70 W hold its clocks down, and 25 of an RTX 3090, for the 6.9 and 29 of what is above. */
+static double large_fp32_products(const struct oom_gpu *gpu, double peak)
+{
+	const double reached = sustained(gpu, peak * 1e12 * FP32_UNITS, FP32_PER_WATT),
+		     alone = gpu ? gpu->fp32_matmul_tflops * 1e12 : 0;
+
+	return alone > 0 && alone < reached ? alone : reached;
+}
 
 /* How much faster products are in fewer bits, and what casting an element that they read takes: row-wise and later
  * recipes with the casts in it, from end-to-end effects (row-wise 0.92 to 1.05; Megatron-Bridge MXFP8 1.16, NVFP4 1.04 over
@@ -285,7 +295,7 @@ void oom_speed_as(const struct oom_card_class *c, const struct oom_gpu *gpu,
 	s->products = large_products(c, gpu, peak);
 	/* on the other units, which come close to their own, lower peak */
 	fp32 = gpu && gpu->fp32_tflops > 0 ? gpu->fp32_tflops : peak * c->fp32;
-	s->fp32 = sustained(gpu, fp32 * 1e12 * FP32_UNITS, FP32_PER_WATT);
+	s->fp32 = large_fp32_products(gpu, fp32);
 	/* TF32 on the tensor cores, which take twice as long for an element of it and as much power meanwhile */
 	s->fp32_products = tf32 > 0 ? sustained(gpu, c->products * tf32 * 1e12, c->per_watt / 2) : s->fp32;
 	s->peak = (p->precision != OOM_FP32 ? peak : s->fp32_products > s->fp32 ? tf32 : fp32) * 1e12;

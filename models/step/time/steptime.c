@@ -193,6 +193,13 @@ static bool gathers_8_bits(const struct oom_plan *p)
 	return p->fp8 == OOM_FP8_TENSORWISE && oom_engine_of(p)->gathers_apart && p->zero_stage >= 3;
 }
 
+/* Stage 1 scatters gradients to their owners.  DeepSpeed's pipeline engine all-reduces fp32 ones instead where weights are
+ * bf16 (deepspeed/runtime/pipe/engine.py _bf16_reduce_grads, bf16_optimizer.py get_grads_for_reduction). */
+static double stage_1_reduced(const struct oom_plan *p, const struct oom_eval *e, const struct oom_engine *engine)
+{
+	return engine->pipe_engine && p->precision == OOM_BF16 ? 2.0 * 2 * (double)e->param_bytes : (double)e->grad_bytes;
+}
+
 /* Data parallelism beside `computing` seconds of a step. */
 static void reduce(struct oom_time_step *s, double computing)
 {
@@ -232,7 +239,7 @@ static void reduce(struct oom_time_step *s, double computing)
 	} else if (p->zero_stage == 2) {
 		bytes += updated * part;
 	} else if (p->zero_stage == 1) {
-		bytes = (gradients + updated) * part;
+		bytes = (stage_1_reduced(p, e, engine) + updated) * part;
 	}
 	if (p->hybrid_shard) {
 		seconds += oom_ring_seconds(&s->speed, shard, bytes, calls);
