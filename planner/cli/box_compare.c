@@ -121,7 +121,7 @@ static void print(const struct oom_offers *o, const struct oom_plan *asked, cons
 	pair(&t, "  for storage", x->usd_storage, y->usd_storage, "%.0f");
 	pair(&t, "  for egress", x->usd_egress, y->usd_egress, "%.0f");
 	pair(&t, "dollars per hour", x->usd_h, y->usd_h, "%.2f");
-	pair(&t, "tokens/s", x->tokens_per_s, y->tokens_per_s, "%.0f");
+	pair(&t, oom_box_speed_head(x) + 1, x->tokens_per_s, y->tokens_per_s, "%.0f");
 	pair(&t, "MFU %", 100 * x->mfu, 100 * y->mfu, "%.1f");
 	pair(&t, "GPU memory used %", part_used(o, x), part_used(o, y), "%.0f");
 	pair(&t, "lost to interruptions %", 100 * (x->failures.factor - 1), 100 * (y->failures.factor - 1), "%.2f");

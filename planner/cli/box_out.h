@@ -21,6 +21,8 @@ struct oom_box_view {
 int oom_box_offers(const struct oom_list *lists, bool own_only, struct oom_offers *o);
 int oom_box_providers(const char *names, const struct oom_offers *o);
 /* report_quote.c: rows of days and dollars, the front of both, what was reckoned with */
+/* A column's heading: tokens a second, or samples where they are no texts. */
+const char *oom_box_speed_head(const struct oom_box *x);
 void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_box *items,
 		    size_t from, size_t to);
 void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int64_t top);

@@ -32,8 +32,9 @@ void oom_box_changes(const struct oom_plan *asked, const struct oom_plan *p, cha
 static void rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_boxes *b,
 		 size_t from, size_t to)
 {
-	static const char *const heads[] = {"",	    "provider",	  "instance", "cards", "$/h",
-					    "spot", "$/M tokens", "tokens/s", "plan",  NULL};
+	const bool texts = from >= to || b->items[from].plan->plan.seq_len > 0;
+	const char *const heads[] = {"",	    "provider",	  "instance", "cards", "$/h",
+				     "spot", texts ? "$/M tokens" : "$/M samples", texts ? "tokens/s" : "samples/s", "plan",  NULL};
 	char text[300], count[32];
 	struct oom_table t;
 
@@ -224,8 +225,7 @@ static void needs(const struct oom_boxes *b)
 		       (long long)b->items[0].plan->plan.seq_len, money(b->items[0].usd_per_ksamples),
 		       oom_bound_str(b->items[0].binds));
 	else    /* of images, of which thousands cost less than a cent */
-		printf("  its samples are no texts: tokens, tokens/s and $/M tokens above count samples, of which a million cost "
-		       "$%s there; %s binds\n",
+		printf("  its samples are no texts: --tokens counts samples, of which a million cost $%s there; %s binds\n",
 		       money(1000 * b->items[0].usd_per_ksamples), oom_bound_str(b->items[0].binds));
 }
 

@@ -61,6 +61,12 @@ void oom_quote_cards(const struct oom_offers *o, const struct oom_box *x, char *
 		snprintf(text, size, "%u x %s", x->offer->gpu_count, name);
 }
 
+/* What a plan's speed counts. */
+const char *oom_box_speed_head(const struct oom_box *x)
+{
+	return x->plan->plan.seq_len > 0 ? ">tokens/s" : ">samples/s";
+}
+
 static void marks(const struct oom_box *x, char *text, size_t size)
 {
 	snprintf(text, size, "%s%s%s%s", x->pareto ? "*" : "", x->late ? " late" : x->may_be_late ? " late?" : "",
@@ -71,9 +77,9 @@ static void marks(const struct oom_box *x, char *text, size_t size)
 void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, const struct oom_box *items,
 		    size_t from, size_t to)
 {
-	static const char *const heads[] = {"",	       "provider", "instance", "machines x cards",
-					    ">days",   ">GPU-h",   ">dollars", ">tokens/s",
-					    ">MFU %",  "breaks first", "plan",  NULL};
+	const char *const heads[] = {"",	"provider", "instance", "machines x cards",
+				     ">days",   ">GPU-h",   ">dollars", from < to ? oom_box_speed_head(&items[from]) : ">tokens/s",
+				     ">MFU %",  "breaks first", "plan",  NULL};
 	char text[300];
 	struct oom_table t;
 
@@ -112,8 +118,9 @@ void oom_quote_rows(const struct oom_plan *asked, const struct oom_offers *o, co
 
 void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int64_t top)
 {
-	static const char *const heads[] = {">days", ">dollars", "provider", "instance", "machines x cards",
-					    ">sequences", ">tokens/s", "binds", NULL};
+	const bool texts = b->n_points && b->points[0].plan->plan.seq_len > 0;
+	const char *const heads[] = {">days", ">dollars", "provider", "instance", "machines x cards",
+				     texts ? ">sequences" : ">samples", texts ? ">tokens/s" : ">samples/s", "binds", NULL};
 	char text[200];
 	struct oom_table t;
 	size_t shown = 0, priced = 0;
@@ -122,7 +129,7 @@ void oom_quote_front(const struct oom_offers *o, const struct oom_boxes *b, int6
 		priced += b->points[i].pareto && !isnan(b->points[i].usd);
 	if (!priced)
 		return;
-	printf("\ndays against dollars: nothing is done earlier for less (sequences: of a step)\n");
+	printf("\ndays against dollars: nothing is done earlier for less (%s: of a step)\n", texts ? "sequences" : "samples");
 	oom_table_init(&t, heads);
 	for (size_t i = 0; i < b->n_points; i++) {
 		const struct oom_box *x = &b->points[i];
@@ -165,8 +172,9 @@ static void step_of_one_card(const struct oom_plan *asked, const struct oom_boxe
 	for (size_t i = 0; i < b->fitting; i++)
 		shared |= b->items[i].batch == one && b->items[i].nodes * b->items[i].offer->gpu_count > 1;
 	if (shared)
-		printf("a step sees %lld sequences on every machine, so that many cards share few: --global-batch N says another "
-		       "number (plan gives each card %lld)\n", (long long)one, (long long)one);
+		printf("a step sees %lld %s on every machine, so that many cards share few: --global-batch N says another "
+		       "number (plan gives each card %lld)\n", (long long)one,
+		       b->items[0].plan->plan.seq_len > 0 ? "sequences" : "samples", (long long)one);
 }
 
 /* A step is what was asked only where the GPUs divide it. */

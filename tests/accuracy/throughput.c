@@ -95,7 +95,10 @@ static bool limits(const struct score *s, double pairs, double median_effect)
 /* Rows of sources that the fit did not see. */
 static bool cross_limits(const struct score *s, double pairs, double median_effect)
 {
-	return (int)hold("cross: median", s->median, 0.95, 1.05) & (int)hold("cross: within 1.25", s->nearer, 0.85, 1) &
+	size_t sources;
+
+	return (int)hold("cross: interval by source", held_by_source(true, &sources), 0.88, 1) &
+	       (int)hold("cross: interval by source, complete", held_by_source(false, &sources), 0.93, 1) & (int)hold("cross: median", s->median, 0.95, 1.05) & (int)hold("cross: within 1.25", s->nearer, 0.85, 1) &
 	       (int)hold("cross: within 1.5", s->near, 0.95, 1) & (int)hold("cross: interval", s->held, 0.85, 1) &
 	       (int)hold("cross: pairs", pairs, 0.85, 1) & (int)hold("cross: effects", median_effect, 0, 0.065);
 }

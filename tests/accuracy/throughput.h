@@ -53,6 +53,7 @@ typedef const char *(*group_fn)(const struct row *r);
 int by_size(const void *a, const void *b);
 struct score score(group_fn of, const char *group);
 void print_scores(void);
+double held_by_source(bool open, size_t *sources);
 /* The share of pairs that stand in the published order. */
 double ordered(void);
 /* Of a row: its card, engine, number of nodes, size. */

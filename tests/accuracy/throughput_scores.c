@@ -92,6 +92,34 @@ static void print_groups(const char *title, group_fn of)
 	}
 }
 
+/* The mean over sources of how many of their rows lie in the interval, so that one of many rows counts once: of rows that
+ * state everything, or of those that leave something open as well. */
+double held_by_source(bool open, size_t *sources)
+{
+	double sum = 0;
+
+	*sources = 0;
+	for (size_t i = 0; i < all.n; i++) {
+		double n = 0, held = 0;
+		bool first = open || all.rows[i].complete;
+
+		for (size_t k = 0; first && k < all.n; k++) {
+			const struct row *r = &all.rows[k];
+
+			if (strcmp(r->source, all.rows[i].source) || !(open || r->complete))
+				continue;
+			first = k >= i;
+			n++;
+			held += r->low <= r->published && r->published <= r->high;
+		}
+		if (!first)
+			continue;
+		sum += held / n;
+		++*sources;
+	}
+	return *sources ? sum / (double)*sources : 0;
+}
+
 void print_scores(void)
 {
 	printf("| rows | n | median | p10 | p90 | within 1.25 | within 1.5 | in the interval |\n"
@@ -103,6 +131,13 @@ void print_scores(void)
 	print_groups("size", size);
 	print_groups("source", source);
 	print_groups("class known from", known);
+	for (int open = 0; open < 2; open++) {
+		size_t sources;
+		const double held = held_by_source(open, &sources);
+
+		printf("interval%s, each of %zu sources once: %.0f %%\n", open ? " with set-ups that leave something open" : "",
+		       sources, 100 * held);
+	}
 }
 
 /* Pairs on one set-up that were published 3 % apart and more: how many stand in that order. */

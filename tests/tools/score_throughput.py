@@ -288,7 +288,7 @@ def counted(program, table, effects, *way):
     for l in out.splitlines():
         cells = [c.strip() for c in l.split("|")[1:-1]]
         if len(cells) == 8 and cells[1].isdigit(): scores[cells[0]] = cells[1:]
-    return scores, [l for l in out.splitlines() if l.startswith(("pairs", "effects"))]
+    return scores, [l for l in out.splitlines() if l.startswith(("interval", "pairs", "effects"))]
 
 def tables(program, table, effects, root):
     """Sets the two tables of residuals anew."""

@@ -290,7 +290,7 @@ struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const stru
 				  (double)oom_plan_data_parallel(p) / t.total_s;
 		t.mfu = e->work.model_flops * s.times / t.total_s / s.speed.peak;
 	}
-	oom_time_interval(c, p, gpu, &t);
+	oom_time_interval(c, p, e, gpu, &t);
 	return t;
 }
 

@@ -12,7 +12,7 @@ struct oom_step_time oom_step_time_as(const struct oom_card_class *c, const stru
 double oom_moved_bytes(const struct oom_plan *plan, const struct oom_work *work, double cast_bytes);
 
 /* interval.c: sets low_s and high_s of a step whose parts are known. */
-void oom_time_interval(const struct oom_card_class *c, const struct oom_plan *plan, const struct oom_gpu *gpu,
-		       struct oom_step_time *t);
+void oom_time_interval(const struct oom_card_class *c, const struct oom_plan *plan, const struct oom_eval *eval,
+		       const struct oom_gpu *gpu, struct oom_step_time *t);
 
 #endif
