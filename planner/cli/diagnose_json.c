@@ -131,6 +131,13 @@ static void causes(struct oom_json *j, const struct oom_crash *c)
 	oom_json_end(j);
 }
 
+/* PyTorch runs on Blackwell since 2.7 (CUDA 12.8, github.com/pytorch/pytorch/releases/tag/v2.7.0), and calls the exception
+ * torch.OutOfMemoryError since 2.5: a message under an older name, or in older words, was printed on an older card. */
+static bool newer_than_message(const struct oom_gpu *g, const struct oom_crash *c)
+{
+	return g->compute_capability >= 10 && (!strncmp(c->format, "cuda-1.", 7) || !strncmp(c->format, "cuda-2.1", 8) || !strcmp(c->exception, "torch.cuda.OutOfMemoryError"));
+}
+
 /* Of the message's capacity, by what drivers were seen to report, to its two decimals of GiB. */
 static bool is_of_size(const struct oom_gpu *g, uint64_t total)
 {
@@ -156,7 +163,7 @@ void oom_crash_note_cards(struct oom_crash *c)
 		return;
 	}
 	for (size_t i = 0; i < gpus.n; i++) {
-		if (!is_of_size(&gpus.items[i], c->bytes[OOM_CRASH_TOTAL]))
+		if (!is_of_size(&gpus.items[i], c->bytes[OOM_CRASH_TOTAL]) || newer_than_message(&gpus.items[i], c))
 			continue;
 		all++;
 		old += gpus.items[i].compute_capability > 0 && gpus.items[i].compute_capability < 8;
@@ -180,7 +187,7 @@ const char *oom_crash_cards(const struct oom_crash *c, char *buf, size_t size)
 	for (size_t i = 0; i < gpus.n && n < size; i++) {
 		const struct oom_gpu *g = &gpus.items[i];
 
-		if (!is_of_size(g, c->bytes[OOM_CRASH_TOTAL]))
+		if (!is_of_size(g, c->bytes[OOM_CRASH_TOTAL]) || newer_than_message(g, c))
 			continue;
 		n += (size_t)snprintf(buf + n, size - n, "%s%s", n ? "|" : "", g->name);
 	}
