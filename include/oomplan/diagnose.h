@@ -171,6 +171,10 @@ struct oom_crash {
 	/* the run that its text gives is priced beside it (oomplan/priced.h), so that no size by a name is; the decoder
 	 * leaves it false */
 	bool priced;
+	/* bits of those levers that free less than is missing, by that price; and it names a change that fits. The decoder leaves
+	 * both empty */
+	uint64_t idle;
+	bool answered;
 	bool old_card;                          /* the cards that the text names are all older than Ampere */
 	bool several;                           /* models are loaded one after the other, or beside one another */
 	bool stepped;                           /* a training's bar has counted two steps and more: what it holds throughout fits */

@@ -33,6 +33,7 @@ struct oom_priced {
 	 * has pulled, and that it has not */
 	char program[24];
 	uint64_t set, unset;
+	uint64_t idle;                  /* the levers that free less than is missing */
 	bool trains;                    /* a step was priced; false: weights alone */
 	uint64_t used_bytes, capacity_bytes;    /* capacity 0: unknown */
 	uint64_t missing_bytes;         /* what it held at the crash and the price has not, which a change has to leave free as well */

@@ -31,7 +31,7 @@ void oom_priced_do(const struct oom_priced *r)
 bool oom_priced_says(const struct oom_priced *r, const char *fix)
 {
 	for (size_t i = 0; r && i < r->n_changes; i++)
-		if ((*r->key[i] && strstr(fix, r->key[i])) || !strncmp(r->change[i], fix, strlen(fix)))
+		if ((*r->key[i] && strstr(fix, r->key[i])) || !strncmp(r->change[i], fix, strlen(fix)) || strstr(fix, r->change[i]))
 			return true;
 	return false;
 }

@@ -27,7 +27,7 @@ static void add(const struct oom_crash *c, struct oom_crash_answer *a, const cha
 	const size_t before = a->n_fix;
 	char buf[300];
 
-	if (c->tried & OOM_SET(l))
+	if ((c->tried | c->idle) & OOM_SET(l))
 		return;
 	oom_fix_add(a, prefix, oom_told_words(c, l, oom_fix_words(c, l), buf, sizeof(buf)));
 	if (a->n_fix > before && !a->rung)
@@ -62,7 +62,7 @@ bool oom_after_steps(const struct oom_crash *c, enum oom_crash_work work, enum o
 	       (c->phase == OOM_CRASH_FORWARD || c->phase == OOM_CRASH_BACKWARD || c->phase == OOM_CRASH_TRAIN_STEP) && !oom_lever_is_set(c, OOM_LEVER_LONGEST);
 }
 
-enum { ENOUGH = 4 };
+enum { ENOUGH = 4, BESIDE_AN_ANSWER = 2 };
 
 /* The levers of q, but for what divides a training among cards: last where the text shows one card alone, among the first
  * where the run divides something already. */
@@ -119,7 +119,7 @@ static uint64_t fix_by_levers(const struct oom_asked *q, struct oom_crash_answer
 		if (oom_lever_is_set(c, l))
 			told_already |= OOM_SET(l);
 		/* an answer of more than four levers names those that nothing in the text asks for */
-		if (a->n_fix >= ENOUGH)
+		if (a->n_fix >= (c->answered ? BESIDE_AN_ANSWER : ENOUGH))
 			continue;
 		/* one array is no second copy of the weights; of the limit, all is said above */
 		if (oom_lever_is_set(c, l) || oom_lever_pointless(c, q->cause, l) || (l == OOM_LEVER_LOAD_HOST && oom_host_array(c) && q->work != OOM_WORK_LOADING) || ((l == OOM_LEVER_HOST || (l == OOM_LEVER_WORKERS && q->work != OOM_WORK_DATA)) && oom_host_array_huge(c)) ||
@@ -297,6 +297,9 @@ static void fix_at_least(const struct oom_asked *q, struct oom_crash_answer *a)
 	const enum oom_crash_work work = q->work;
 	const enum oom_lever *levers = q->levers;
 
+	/* all that is left is less than what was priced */
+	if (c->answered)
+		return;
 	/* a program that has no such thing */
 	for (size_t i = 0; levers && !a->n_fix && i < sizeof(of_its_own) / sizeof(of_its_own[0]); i++)
 		if (oom_lever_own(c, of_its_own[i]))

@@ -194,6 +194,7 @@ static enum oom_status price(struct oom_pricing *p, struct oom_error *err)
 		oom_priced_needs(p);
 		oom_priced_set(p);
 		oom_priced_changes(p, ev);
+		p->out->idle = oom_priced_idle(p);
 	}
 	oom_evaluator_free(ev);
 	return st;

@@ -135,6 +135,31 @@ static void scores(void **state)
 	}
 }
 
+/* Beside a change that fits, what frees less than is missing is no advice; the price has the parts. */
+static void idle(void **state)
+{
+	static const char text[] = "### model\nmodel_name_or_path: Models/qwen3-8b\n### method\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_rank: 8\n### dataset\ncutoff_len: 20480\n### train\n"
+				   "per_device_train_batch_size: 1\nbf16: true\nin training\n"
+				   "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 11.59 GiB. GPU 0 has a total capacity of 39.39 GiB of which 1.00 GiB is free.\n";
+	struct oom_crash c;
+	struct oom_crash_answer a;
+	struct oom_priced p;
+	bool length = false;
+
+	(void)state;
+	assert_true(price(text, &p));
+	assert_true(oom_crash_decode(text, strlen(text), &c));
+	oom_priced_settle(&p, &c);
+	oom_crash_answer(&c, &a);
+	/* 15.3 GiB of weights, in 4 bits or divided, are less than the 20480 x 151936 x 4 bytes that are there three times */
+	for (size_t i = 0; i < a.n_fix; i++) {
+		assert_null(strstr(a.fix[i], "quantization_bit"));
+		assert_null(strstr(a.fix[i], "ZeRO-3"));
+		length |= strstr(a.fix[i], "cutoff_len 20480 -> 10240") != NULL;
+	}
+	assert_true(length);
+}
+
 /* The largest parts are named though two are of one size: weights and gradients in 16 bits. */
 static void equals(void **state)
 {
@@ -229,7 +254,7 @@ static void long_log(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(texts), cmocka_unit_test(settled), cmocka_unit_test(scores), cmocka_unit_test(equals), cmocka_unit_test(names), cmocka_unit_test(long_log)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(texts), cmocka_unit_test(settled), cmocka_unit_test(scores), cmocka_unit_test(idle), cmocka_unit_test(equals), cmocka_unit_test(names), cmocka_unit_test(long_log)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
