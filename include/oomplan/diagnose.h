@@ -159,6 +159,8 @@ struct oom_crash {
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t trained, of_parameters;        /* as the log counts those that are trained, and all; 0: it does not */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
+	bool by_shape;                          /* that number follows from the shape that options give, not from a name */
+	uint64_t host_used, host_total;         /* of the host's memory, as DeepSpeed's log prints them; 0: it does not */
 	bool drafts;                            /* a server that decodes speculatively, by its options */
 	char memory_limit[48];                  /* of the host's, as the text gives it: "resources.limits.memory 500Mi"; "": it does not */
 	double card_named;                      /* GB of the one card of the catalogue that it names; 0: none, or several */

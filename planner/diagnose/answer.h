@@ -205,6 +205,15 @@ enum oom_crash_part oom_part_deep(const char *from, const char *to);
 void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a);
 /* One more line of it; NULL: there are enough. */
 char *oom_evidence_slot(struct oom_crash_answer *a);
+/* facts.c: of all weights by the shape that options give, 0: they give none, or divide them; how full the host was; an option
+ * that only a training has; and what they say. */
+double oom_parameters_of_shape(const char *begin, const char *end);
+void oom_decode_host_use(struct oom_crash *c, const char *begin, const char *end);
+bool oom_told_to_train(const char *begin, const char *end);
+void oom_observe_facts(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a);
+bool oom_states_beyond_cards(const struct oom_crash *c, enum oom_crash_work work);
+bool oom_states_exceed_host(const struct oom_crash *c);
+void oom_fixes_of_facts(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
 /* evidence_sizes.c */
 void oom_observe_shape(const struct oom_crash *c, struct oom_crash_answer *a);
 void oom_observe_parameters(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a);

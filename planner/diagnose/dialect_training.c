@@ -234,6 +234,7 @@ const struct oom_dialect oom_dialects_training[] = {
 	  L(LOGITS) = "chunk the loss over the sequence (--cross-entropy-loss-fusion; in NeMo RL logprob_chunk_size)",
 	  L(LENGTH) = "--seq-length lower (this changes what is learnt)",
 	  L(SAVE) = "--use-dist-ckpt (--ckpt-format torch_dist), each rank its shard",
+	  L(RESTORE) = "--use-distributed-optimizer, with --ckpt-format torch_dist and --ckpt-fully-parallel-load: each rank reads its part of the states and no copy; --no-load-optim goes on with new ones",
 	  L(PRECISION) = "--bf16",
 	  L(LOAD) = "more --tensor-model-parallel-size or --pipeline-model-parallel-size: each rank then holds less of the weights",
 	  L(LOAD_HOST) = "--ckpt-format torch_dist (each rank reads its part), fewer ranks on the node while weights are loaded",

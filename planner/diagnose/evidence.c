@@ -91,8 +91,8 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, are %.1f GiB in 16 bits and %.1f GiB in fp32%s",
 			 parameters / 1e9, parameters * 2 / gib, parameters * 4 / gib, copies);
 	else if (oom_weights_too_large(c, work) && (out = oom_evidence_slot(a)))
-		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
-			 "not hold them, whatever the batch%s; divided, they fill %.0f such cards", parameters / 1e9, each,
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's %s, x %.0f bytes (%s) = %.1f GiB a card: its %.2f GiB do "
+			 "not hold them, whatever the batch%s; divided, they fill %.0f such cards", parameters / 1e9, c->by_shape ? "shape" : "name", each,
 			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib, each <= 4 ? "" : oom_states_surely(c, work) ? ", if all are trained" : " (in 16 bits alone half of it)",
 			 ceil(parameters * each / total));
 	else if ((need = oom_states_share(c, work)) > 0 && (out = oom_evidence_slot(a)))
@@ -348,6 +348,7 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 {
 	what_asked(c, cause, a);
 	weights(c, work, cause, a);
+	oom_observe_facts(c, work, cause, a);
 	oom_observe_shape(c, a);
 	by_counts(c, a);
 	another_card(c, a);

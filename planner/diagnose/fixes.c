@@ -182,7 +182,7 @@ static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer
 		oom_fix_add(a, "if the other is a rank of this run: ", "one training process fewer than cards (accelerate launch --num_processes), so that the engine has a card of its own");
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && c->part == OOM_PART_MERGED)
 		add(c, a, "or without the card: ", OOM_LEVER_MERGE);
-	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && !oom_lever_is_set(c, l) &&
+	if (q->cause == OOM_CAUSE_OTHER_PROCESS && (trains || runs) && !(trains && oom_weights_too_large(c, q->work) && oom_states_surely(c, q->work)) && !oom_takes_share(c) && c->known[OOM_CRASH_TOTAL] && !oom_lever_is_set(c, l) &&
 	    (c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 8 || (part && c->bytes[OOM_CRASH_TRIED] >= c->bytes[OOM_CRASH_TOTAL] / 8)))
 		oom_fix_add(a, c->tried & OOM_SET(l) ? "to fit beside them, further than was tried: " : "to fit beside them: ", told_words_of(c, l, buf, sizeof(buf)));
 	/* most of the card is this process's own */

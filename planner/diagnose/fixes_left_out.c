@@ -132,6 +132,9 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	/* no linear layers of a language model to put them on */
 	if (l == OOM_LEVER_ADAPTER && !c->language && !c->parameters && !oom_lever_own(c, l))
 		return true;
+	/* what was said of the states on the host, with their size */
+	if (cause == OOM_CAUSE_HOST_RAM && (l == OOM_LEVER_LOAD_HOST || l == OOM_LEVER_HOST) && oom_states_exceed_host(c))
+		return true;
 	/* page-locked memory is no second copy of weights */
 	if (l == OOM_LEVER_LOAD_HOST && c->pinned)
 		return true;

@@ -101,6 +101,8 @@ static const enum oom_lever of_pools[OOM_MAX_LEVERS] = DO(V(GRAPHS), V(FRAGMENT)
 static const enum oom_lever of_one_memory[OOM_MAX_LEVERS] = DO(V(QUANT), V(LESS));
 static const enum oom_lever of_pinned[OOM_MAX_LEVERS] = DO(V(PINNED), V(WORKERS), V(HOST));
 static const enum oom_lever of_host_inputs[OOM_MAX_LEVERS] = DO(V(HOST));
+static const enum oom_lever of_states_and_others[OOM_MAX_LEVERS] = DO(V(SHARD), V(ADAPTER), V(OPTIMIZER), V(OTHERS));
+static const enum oom_lever of_host_evaluations[OOM_MAX_LEVERS] = DO(V(EVAL_HOST));
 static const enum oom_lever of_host_steps[OOM_MAX_LEVERS] = DO(V(WORKERS), V(HOST));
 static const enum oom_lever of_layers[OOM_MAX_LEVERS] = DO(V(KV), V(OFFLOAD), V(REQUESTS), V(QUANT), V(SPREAD), V(OTHERS));
 /* Nothing says whether weights or cache were made: fewer layers on the card are less of both. */
@@ -232,6 +234,11 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 	/* the card is shared by the engine and a trainer: what the engine was told to take can be less */
 	if (cause == OOM_CAUSE_OTHER_PROCESS && c->engine && oom_program_of(c)->activity == OOM_ACTIVITY_TRAINS && oom_lever_own(c, OOM_LEVER_ROOM))
 		return of_engines;
+	/* weights and their states do not fit the card even if all others leave it */
+	if (cause == OOM_CAUSE_OTHER_PROCESS && work == OOM_WORK_TRAINING && oom_weights_too_large(c, work) && oom_states_surely(c, work))
+		return of_states_and_others;
+	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_EVAL && oom_runtime_is(c, OOM_RUNTIME_HOST))
+		return of_host_evaluations;
 	/* what the card's programs do with less of is what the host has more of */
 	if (cause == OOM_CAUSE_HOST_RAM && c->unified)
 		return of_one_memory;

@@ -48,6 +48,8 @@ const enum oom_lever *oom_levers_of_states(const struct oom_crash *c)
 		return of_copies;
 	if (oom_states_share(c, OOM_WORK_TRAINING) > 0 && c->part == OOM_PART_UNKNOWN)
 		return of_shares;
+	if (oom_states_beyond_cards(c, OOM_WORK_TRAINING))
+		return of_states;
 	if (!oom_weights_too_large(c, OOM_WORK_TRAINING))
 		return NULL;
 	if (oom_states_surely(c, OOM_WORK_TRAINING))

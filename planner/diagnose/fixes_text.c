@@ -143,6 +143,7 @@ uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a
 	fix_before_all(q, a);
 	if (of_memory && c->matrix[0] && oom_runtime_is(c, OOM_RUNTIME_GRAPH) && c->phase == OOM_CRASH_OPTIMIZER)
 		oom_fix_add(a, "", "a smaller layer of that shape: pool or stride before inputs are flattened, fewer units, or fewer words of an embedding");
+	oom_fixes_of_facts(c, cause, a);
 	oom_fixes_of_numbers(c, cause, oom_lever_of(c, OOM_LEVER_OFFLOAD), a);
 	if (of_memory || cause == OOM_CAUSE_HOST_RAM)
 		oom_fix_add(a, "", oom_told_cost(c, cause == OOM_CAUSE_HOST_RAM));
@@ -171,6 +172,9 @@ uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a
 	else if (cause == OOM_CAUSE_HOST_RAM)
 		oom_fixes_host(c, a);
 	/* a limit that somebody set: of the host's memory, or of a pool */
+	/* of what grows, a higher limit only puts it off */
+	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_TRAINING && c->stepped && !c->unified && !oom_host_array(c))
+		oom_fix_lever(c, a, "", OOM_LEVER_WORKERS);
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)
 		of_limit(c, cause, a);
 	return told_already;

@@ -5,6 +5,7 @@
  * their bytes, and neither do counts of active parameters ("A3B"). */
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,11 +201,28 @@ static double called(const char *begin, const char *end, bool *language)
 	return found;
 }
 
+/* "8x7b" at from - 2: its family's size, "Mixtral 8x7b" included; else so many times as much. */
+static double of_experts(const char *begin, const char *name, const char *from, const char *to)
+{
+	char whole[100];
+	const char *word = name;
+	double n;
+
+	while (word == name && word > begin && word[-1] == ' ')
+		for (word--; word > begin && isalpha((unsigned char)word[-1]);)
+			word--;
+	snprintf(whole, sizeof(whole), "%.*s", (int)(to - word), word);
+	for (char *p = whole; *p; p++)
+		*p = *p == ' ' ? '-' : *p;
+	n = family_size(whole, whole + strlen(whole));
+	return n > 0 ? n : strtod(from, NULL) * strtod(from - 2, NULL);
+}
+
 /* The one size that a text speaks of, in a name or in a sentence; 0: none, or several. */
 static double spoken(const char *begin, const char *end, double request, uint64_t *words)
 {
 	double only = 0, named = 0;
-	bool several = false;
+	bool several = false, experts;
 
 	for (const char *p = begin; p < end; p++) {
 		const char *from = p, *name, *to = p + 1;
@@ -220,11 +238,14 @@ static double spoken(const char *begin, const char *end, double request, uint64_
 		for (name = from; name > begin && in_name(name[-1]);)
 			name--;
 		/* "llama-7b" is a name, "7b" of a sentence may be a figure's part */
-		if (*p == 'b' && (name == from || !parts(from[-1])))
+		experts = from > name + 1 && from[-1] == 'x' && isdigit((unsigned char)from[-2]);
+		if (*p == 'b' && !experts && (name == from || !parts(from[-1])))
 			continue;
 		while (to < end && in_name(*to))
 			to++;
 		n = strtod(from, NULL);
+		if (experts)
+			n = of_experts(begin, name, from, to);
 		if (n < 0.4 || n > 700)
 			continue;
 		/* fewer bits change no vocabulary */
@@ -282,6 +303,7 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 	double n;
 
 	c->parameters = c->vocabulary = 0;
+	c->by_shape = false;
 	oom_decode_cards(c, begin, end);
 	oom_decode_limit(c, begin, end);
 	for (size_t i = 0; i < sizeof(leads) / sizeof(leads[0]); i++)
@@ -301,6 +323,9 @@ void oom_decode_model_name(struct oom_crash *c, const char *begin, const char *e
 	if (n > 0) {
 		c->parameters = (uint64_t)llround(n * 1e9);
 		c->language = true;
+	} else if (c->trains && oom_runtime_is(c, OOM_RUNTIME_TORCH) && (n = oom_parameters_of_shape(begin, end)) > 0) {
+		c->parameters = (uint64_t)llround(n);
+		c->by_shape = c->language = true;
 	} else if (c->trains && !(c->set & OOM_SET(OOM_LEVER_ADAPTER)) && oom_runtime_is(c, OOM_RUNTIME_TORCH)) {
 		c->parameters = (uint64_t)llround(drawn(begin, end) * 1e9);
 	} else if (!c->trains && oom_runtime_is(c, OOM_RUNTIME_CARD) && oom_lever_own(c, OOM_LEVER_OFFLOAD_LAYERS) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) && !speaks_of_fewer_bits(begin, end)) {

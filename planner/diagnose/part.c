@@ -222,7 +222,7 @@ static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin
 					     "merge_lora.py", "merge_adapter", NULL};
 	/* who goes on from a checkpoint, by what people write and by the option; not where steps were counted since */
 	static const char *const resumes[] = {"oading optimizer state", "oad optimizer state", "oad the optimizer state", "hen I resume", "hen resum", "resumed the model", "resuming the training",
-					      "resuming training", "resume the training", "resume training from", "init_from=resume", "init_from resume", "estoring checkpoint", "estoring the checkpoint", "estoring optimizer", NULL},
+					      "resuming training", "resume the training", "resume training from", "init_from=resume", "init_from resume", "estoring checkpoint", "estoring the checkpoint", "estoring optimizer", "ith load optim", "o-load-optim, it is ok", "o-load-optim it works", NULL},
 				 *const steps[] = {"it/s", "s/it", "loss", "Epoch", NULL};
 	const char *const stop = oom_text_find(begin, line, "File \"") ? NULL : below(line, end);
 	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];

@@ -367,6 +367,9 @@ void oom_decode_phase(struct oom_crash *c, const char *begin, const char *at, co
 	if (oom_runtime_is(c, OOM_RUNTIME_TORCH) && (c->phase == OOM_CRASH_TRAIN_STEP || c->phase == OOM_CRASH_UNKNOWN) &&
 	    (oom_text_find(at - begin > 400 ? at - 400 : begin, at, "exp_avg") || oom_text_find(at - begin > 400 ? at - 400 : begin, at, "_foreach_sqrt")))
 		oom_phase_settle(c, OOM_CRASH_OPTIMIZER, 0.8, "moments of an Adam");
+	/* a command that is shown above a message alone */
+	if (c->phase == OOM_CRASH_UNKNOWN && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !c->traceback && oom_does_either(oom_program_of(c)->activity) && oom_told_to_train(begin, end))
+		oom_phase_settle(c, OOM_CRASH_TRAIN_STEP, 0.6, "an option that only a training has");
 	/* by words alone: what an epoch ends with is no step of it */
 	if (c->phase == OOM_CRASH_TRAIN_STEP && c->phase_confidence <= 0.6 && !c->traceback && oom_phase_ends_epoch(begin, end))
 		oom_phase_settle(c, OOM_CRASH_EVAL, 0.5, "the end of an epoch");

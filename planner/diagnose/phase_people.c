@@ -148,7 +148,7 @@ static bool counts_passed(const char *begin, const char *end)
 
 bool oom_people_stepped(const char *begin, const char *end)
 {
-	static const char *const many[] = {"a few ", "few ", "some ", "several ", "hundreds of ", "many "}, *const what[] = {"steps", "iterations", "batches"};
+	static const char *const many[] = {"a few ", "few ", "some ", "several ", "hundreds of ", "many "}, *const what[] = {"steps", "iterations", "batches", "epoch"};
 	char words[32];
 
 	for (size_t i = 0; i < sizeof(many) / sizeof(many[0]); i++)

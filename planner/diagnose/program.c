@@ -53,7 +53,7 @@ static const struct oom_program programs[] = {
 	{"axolotl", "Axolotl", OOM_ACTIVITY_TRAINS, "axolotl", {"@axolotl", "axolotl.cli", "axolotl train", "axolotl preprocess", "axolotl merge-lora", "axolotl fetch", "\nsequence_len:", "\nval_set_size:",
 	    "\neval_sample_packing:", "\ndo_causal_lm_eval:", "\neval_causal_lm_metrics:"}, NULL, {"trl", "trainer", "accelerate", "deepspeed", "transformers", "fsdp", "generate"}},
 	{"llamafactory", "LLaMA-Factory", OOM_ACTIVITY_TRAINS, "llamafactory",
-	 {"@llamafactory", "@llmtuner", "llamafactory-cli", "`llamafactory`", "ds_z3_", "ds_z2_", "LLaMA-Factory", "llama-factory", "LlamaFactory", "finetuning_type", "cutoff_len:"}, NULL, {"trl", "trainer",
+	 {"@llamafactory", "@llmtuner", "llamafactory-cli", "`llamafactory`", "ds_z3_config", "ds_z2_config", "ds_z3_offload", "ds_z2_offload", "LLaMA-Factory", "llama-factory", "LlamaFactory", "finetuning_type", "cutoff_len:"}, NULL, {"trl", "trainer",
 	     "accelerate", "deepspeed", "transformers", "fsdp", "generate", "unsloth"}},
 	{"swift", "ms-swift", OOM_ACTIVITY_TRAINS, "swift", {"@swift/llm", "@swift/pipelines", "@swift/cli", "swift/trainers", "swift sft", "swift rlhf"}, NULL, {"trl", "trainer", "accelerate"}},
 	{"musubi", "musubi-tuner", OOM_ACTIVITY_TRAINS, "musubi", {"musubi"}, NULL, {NULL}},

@@ -357,6 +357,7 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	oom_settings_by_signs(c, begin, end);
 	oom_settings_of_states(c, begin, end);
 	oom_decode_model_name(c, begin, end);
+	oom_decode_host_use(c, begin, end);
 	/* one process is all ranks: what would be divided is whole */
 	if (oom_told(c, "nproc_per_node") == 1 && c->cards <= 1 && c->rank <= 0 && !oom_several_nodes(begin, end))
 		c->splits = c->sharded = false;

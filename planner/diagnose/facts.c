@@ -1,0 +1,178 @@
+/* Facts of a text that stand in no message: the shape that options give a model, how full a log says the host was, options
+ * that nothing but a training has. And the sentences that tell them. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tables.h"
+
+static const double GIB = 1073741824.0;
+
+/* Dashes and underscores are one to the parsers of options. */
+static bool same_name(const char *p, const char *end, const char *name)
+{
+	for (; *name; name++, p++)
+		if (p >= end || (*name == '_' ? *p != '_' && *p != '-' : *p != *name))
+			return false;
+	return p == end || !(isalnum((unsigned char)*p) || *p == '_' || *p == '-');
+}
+
+/* Where the value of an option or a key of that name begins; NULL: it is not there. */
+static const char *value_of(const char *begin, const char *end, const char *name)
+{
+	for (const char *p = begin; p < end; p++) {
+		if (*p != *name || (p > begin && (isalnum((unsigned char)p[-1]) || p[-1] == '_' || (p[-1] == '-' && p - 1 > begin && p[-2] != '-'))) || !same_name(p, end, name))
+			continue;
+		for (p += strlen(name); p < end && strchr(" =:\"'", *p);)
+			p++;
+		return p;
+	}
+	return NULL;
+}
+
+/* Its number by the first of these names that the text has; 0: none, or a variable of a script. */
+static double number_of(const char *begin, const char *end, const char *const *names)
+{
+	for (; *names; names++) {
+		const char *const p = value_of(begin, end, *names);
+
+		if (p && p < end && isdigit((unsigned char)*p))
+			return strtod(p, NULL);
+	}
+	return 0;
+}
+
+/* Divided by options among ranks, or perhaps so: another number than one, or a variable. */
+static bool divides(const char *begin, const char *end)
+{
+	static const char *const names[] = {"tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size", "use_distributed_optimizer", "data_parallel_sharding_strategy"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *const p = value_of(begin, end, names[i]);
+
+		if (p && !(p + 1 < end && *p == '1' && !isdigit((unsigned char)p[1])))
+			return true;
+	}
+	return false;
+}
+
+/* By the arguments of Megatron-LM or the keys of a config.json: four matrices of hidden x hidden in attention, fewer where
+ * heads share keys and values, and two of the MLP, three where it has a gate (Narayanan et al. 2021, arXiv:2104.04473,
+ * equation 2 has the first form; add_network_size_args() in megatron/training/arguments.py the defaults). */
+double oom_parameters_of_shape(const char *begin, const char *end)
+{
+	static const char *const layers_of[] = {"num_layers", "num_hidden_layers", NULL}, *const hidden_of[] = {"hidden_size", NULL}, *const inner_of[] = {"ffn_hidden_size", "intermediate_size", NULL},
+				 *const heads_of[] = {"num_attention_heads", NULL}, *const groups_of[] = {"num_query_groups", "num_key_value_heads", NULL},
+				 *const words_of[] = {"vocab_size", "padded_vocab_size", NULL};
+	const double layers = number_of(begin, end, layers_of), hidden = number_of(begin, end, hidden_of), inner = number_of(begin, end, inner_of), heads = number_of(begin, end, heads_of),
+		     groups = number_of(begin, end, groups_of), words = number_of(begin, end, words_of);
+	const bool gated = value_of(begin, end, "swiglu") || value_of(begin, end, "intermediate_size");
+
+	if (layers < 2 || layers > 400 || hidden < 512 || hidden > 65536 || divides(begin, end) || value_of(begin, end, "num_experts") || value_of(begin, end, "num_local_experts"))
+		return 0;
+	return layers * hidden * (2 * hidden * (1 + (groups > 0 && heads >= groups ? groups / heads : 1)) + (gated ? 3 : 2) * (inner > 0 ? inner : 4 * hidden)) +
+	       words * hidden * (value_of(begin, end, "untie_embeddings_and_output_weights") ? 2 : 1);
+}
+
+/* psutil's numbers, as see_memory_usage() of deepspeed/runtime/utils.py prints them: used is the total less what is available. */
+void oom_decode_host_use(struct oom_crash *c, const char *begin, const char *end)
+{
+	const char *const p = oom_text_last(begin, end, "CPU Virtual Memory:"), *const stop = p ? oom_line_end(p, end) : NULL, *const used = p ? oom_text_find(p, stop, "used = ") : NULL,
+		   *const percent = p ? oom_text_find(p, stop, "percent = ") : NULL, *const card = p ? oom_text_last(begin, p, " MA ") : NULL;
+	double share, gib;
+
+	c->host_used = c->host_total = 0;
+	if (!used || !percent)
+		return;
+	gib = strtod(used + strlen("used = "), NULL);
+	share = strtod(percent + strlen("percent = "), NULL);
+	if (gib <= 0 || share < 0.1 || share > 100)
+		return;
+	c->host_used = (uint64_t)(gib * GIB);
+	c->host_total = (uint64_t)(gib / share * 100 * GIB);
+	/* next to nothing of the weights is on the card: they and their states wait on the host */
+	if (c->zero && c->parameters && card && strtod(card + strlen(" MA "), NULL) * GIB * 4 < (double)c->parameters * 2)
+		c->offloads = true;
+}
+
+/* What only a training is told. */
+bool oom_told_to_train(const char *begin, const char *end)
+{
+	static const char *const names[] = {"gradient_accumulation_steps", "num_train_epochs", "per_device_train_batch_size", "lr_scheduler_type", "warmup_ratio", "warmup_steps", "weight_decay"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, "--")); p += 2)
+			if (same_name(p + 2, end, names[i]))
+				return true;
+	return false;
+}
+
+/* All weights train, undivided by what the text shows, and no number of the message or name says how large the card is.  The
+ * size was told by options, not by what people write. */
+bool oom_states_beyond_cards(const struct oom_crash *c, enum oom_crash_work work)
+{
+	const uint64_t others = OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_QUANT) | OOM_SET(OOM_LEVER_OPTIMIZER) | OOM_SET(OOM_LEVER_SHARD);
+
+	return work == OOM_WORK_TRAINING && c->trains && c->by_shape && !c->known[OOM_CRASH_TOTAL] && !c->known[OOM_CRASH_TRIED] && c->card_said <= 0 && !c->splits && !c->stepped && !c->priced &&
+	       !(c->set & others) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && 16 * (double)c->parameters > 80e9;
+}
+
+/* ---- what they say ---- */
+
+static void host_was_full(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	char *const out = cause == OOM_CAUSE_HOST_RAM && c->host_total ? oom_evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "%.2f of the host's %.1f GiB (%.1f %%) were in use when the log printed it last", (double)c->host_used / GIB, (double)c->host_total / GIB,
+			 100 * (double)c->host_used / (double)c->host_total);
+}
+
+/* The run grew: what it starts with fitted. */
+static void host_grew(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	char *const out = cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_TRAINING && c->stepped && !c->unified && !oom_host_array(c) ? oom_evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "steps went through before it, so it is what grows with them that filled the host: samples that the dataset caches, "
+			 "copies of its Python objects in every worker, results or losses kept in a list");
+}
+
+/* Of a card that the text does not name: what all of it takes, where that is more than one of 80 GB holds; in 16 bits alone half. */
+static void of_unknown_card(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a)
+{
+	char *const out = oom_states_beyond_cards(c, work) ? oom_evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's %s, x 16 bytes (weights, gradients, AdamW's states) = %.1f GiB before any activation, and nothing in the text divides them: "
+			 "no card of 80 GB holds as much, whatever the batch", (double)c->parameters / 1e9, c->by_shape ? "shape" : "name", 16 * (double)c->parameters / GIB);
+}
+
+void oom_observe_facts(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	host_was_full(c, cause, a);
+	host_grew(c, work, cause, a);
+	of_unknown_card(c, work, a);
+}
+
+/* States that wait on the host and are larger than it: no fewer processes and no other way of loading helps.  ZeRO-3 with
+ * its states on the host keeps 16 bytes of each parameter there (estimate_zero3_model_states_mem_needs of
+ * deepspeed/runtime/zero/stage3.py). */
+bool oom_states_exceed_host(const struct oom_crash *c)
+{
+	return c->offloads && !c->disks && c->parameters && c->host_total && (double)c->parameters * 16 > (double)c->host_total && !(c->set & OOM_SET(OOM_LEVER_ADAPTER));
+}
+
+void oom_fixes_of_facts(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	char own[300];
+
+	if (cause != OOM_CAUSE_HOST_RAM || !oom_states_exceed_host(c))
+		return;
+	oom_fix_lever(c, a, "", OOM_LEVER_ADAPTER);
+	snprintf(own, sizeof(own), "a host with more than %.0f GiB: as much do 16 bytes of each parameter take there, this one has %.0f; or offload_optimizer: {device: nvme}, which keeps states on a disk",
+		 ceil((double)c->parameters * 16 / GIB), floor((double)c->host_total / GIB));
+	oom_fix_add(a, "", own);
+}

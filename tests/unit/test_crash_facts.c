@@ -1,0 +1,73 @@
+/* What an answer makes of facts that stand in no message: a shape told by options, a host that the log shows full, options
+ * that only a training has, a run that grew. Texts of our own in the form of public threads (named per row), the
+ * expectations written from the arithmetic beside them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+/* cmocka wants those above */
+#include <cmocka.h>
+
+#include "crash_wants.h"
+#include "oomplan/diagnose.h"
+
+#define AT(file, function, code) "  File \"" file "\", line 7, in " function "\n    " code "\n"
+#define TRACE "Traceback (most recent call last):\n"
+#define OLD(tried, total, held, free, reserved) "RuntimeError: CUDA out of memory. Tried to allocate " tried " (GPU 0; " total " total capacity; " held " already allocated; " free " free; " reserved " reserved in total by PyTorch)\n"
+#define KILLED "[launch.py:428:sigkill_handler] Killing subprocess 4242\n[launch.py:434:sigkill_handler] exits with return code = -9\n"
+#define SLURM "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=77.0. Some of your processes may have been killed by the cgroup out-of-memory handler.\n"
+#define MEGATRON TRACE AT("/w/Megatron-LM/pretrain_gpt.py", "<module>", "pretrain(") AT("/w/Megatron-LM/megatron/core/tensor_parallel/layers.py", "forward", "out = self._forward_impl(")
+
+static const struct crash_want want[] = {
+	/* ---- the shape that options give ---- */
+	{"Megatron-LM#818", "  --num-layers 32\n  --hidden-size 4096\n  --ffn-hidden-size 14336\n  --num-attention-heads 32\n  --swiglu\n  --seq-length 8192\nand now I get `CUDA out of memory`:\n" MEGATRON, 1,
+	 "--tensor-model-parallel-size", "micro-batch", "7.78 B parameters, by the model's shape, x 16 bytes (weights, gradients, AdamW's states) = 116.0 GiB", "32 x (4 x 4096^2 + 3 x 4096 x 14336) = 7.78e9"},
+	{"own", "  --num-layers 32\n  --hidden-size 4096\n  --num-attention-heads 32\n  --num-query-groups 8\n  --swiglu --ffn-hidden-size 14336\n  --vocab-size 128256 --untie-embeddings-and-output-weights\nand now I get `CUDA out of memory`:\n" MEGATRON, 1,
+	 "--tensor-model-parallel-size", NULL, "8.03 B parameters, by the model's shape", "keys and values of a quarter: 32 x (2.5 x 4096^2 + 3 x 4096 x 14336) + 2 x 128256 x 4096"},
+	{"own", "  --num-layers 32\n  --hidden-size 4096\n  --tensor-model-parallel-size ${TP}\nand now I get `CUDA out of memory`:\n" MEGATRON, 1,
+	 "--micro-batch-size", NULL, "the line that led to it", "divided among nobody knows how many"},
+	{"own", "  --num-layers 12\n  --hidden-size 768\nand now I get `CUDA out of memory`:\n" MEGATRON, 1,
+	 "--micro-batch-size", NULL, "the line that led to it", "85 M parameters fit every card"},
+	/* ---- the host ---- */
+	{"dolly#111", "`deepspeed training/own.py  --per-device-train-batch-size 2 --input-model /home/m/pythia-2.8b --deepspeed config/ds_z3_bf16_config.json`\n[utils.py:831:see_memory_usage] Before initializing optimizer states\n"
+		      "[utils.py:832:see_memory_usage] MA 0.13 GB         Max_MA 0.13 GB         CA 0.63 GB         Max_CA 1 GB\n[utils.py:840:see_memory_usage] CPU Virtual Memory:  used = 29.71 GB, percent = 95.3%\n" KILLED, 2,
+	 "more than 42 GiB", "fewer ranks", "29.71 of the host's 31.2 GiB (95.3 %) were in use", "2.8e9 x 16 bytes are 41.7 GiB, 29.71 / 0.953 are 31.2; one process has nobody to wait for"},
+	{"own", "`deepspeed own.py --input-model m/pythia-1b --deepspeed z3.json`\n[utils.py:832:see_memory_usage] MA 0.13 GB         Max_MA 0.13 GB         CA 0.63 GB         Max_CA 1 GB\n"
+		"[utils.py:840:see_memory_usage] CPU Virtual Memory:  used = 29.71 GB, percent = 11.8%\n" KILLED, 2,
+	 "", "a host with more than", "29.71 of the host's 251.8 GiB (11.8 %)", "16 GB of states fit a host of 252: it is something else"},
+	{"K-Net#30", "training runs, but after several epochs I always get\n" SLURM "#SBATCH --mem 200G\n", 1,
+	 "DataLoader workers", "if a model was being loaded", "steps went through before it", "what it starts with fitted: a higher limit only puts it off"},
+	{"own", "training own.py\n" SLURM "#SBATCH --mem 200G\n", 1, "--mem 200G", NULL, NULL, "nothing says that it ran before"},
+	{"transformers#10722", TRACE AT("/l/transformers/trainer.py", "_maybe_log_save_evaluate", "metrics = self.evaluate()") AT("/l/transformers/trainer.py", "prediction_loop", "preds_gatherer = DistributedTensorGatherer(world_size, num_examples)")
+			       "numpy.core._exceptions.MemoryError: Unable to allocate 2.77 TiB for an array with shape (200704, 77, 49408) and data type float32\n", 1,
+	 "prediction_loss_only", "eval_accumulation_steps", NULL, "outputs are on the host already: they are too many, not in the wrong place"},
+	/* ---- what only a training is told ---- */
+	{"DeepSpeed#3208", "deepspeed --num_gpus 1 main.py --gradient_accumulation_steps 8 --lora_dim 128 --zero_stage 0\n" OLD("256.00 MiB", "14.56 GiB", "13.30 GiB", "230.50 MiB", "13.65 GiB"), 6,
+	 "recompute activations", "if it was not training", NULL, "nobody accumulates gradients who has none"},
+	{"own", "python own.py --num_beams 8\n" OLD("256.00 MiB", "14.56 GiB", "13.30 GiB", "230.50 MiB", "13.65 GiB"), 6, "if it was training", NULL, NULL, "no such option"},
+	/* ---- others on the card, and a model that fills it alone ---- */
+	{"instructlab#2666", "training the own/granite-7b-lab model\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 238.00 MiB. GPU 0 has a total capacity of 22.05 GiB of which 10.81 MiB is free. Process 43 has 4.97 GiB memory in use. "
+			     "Including non-PyTorch memory, this process has 17.05 GiB memory in use. Of the allocated memory 15.43 GiB is allocated by PyTorch, and 1.07 GiB is reserved by PyTorch but unallocated.\n", 2,
+	 "LoRA", "to fit beside them", "104.3 GiB a card", "7e9 x 8 bytes are 52 GiB: without the others it does not fit either"},
+	/* ---- states that are read ---- */
+	{"Megatron-LM#1509", "if run with --no-load-optim, it is ok, memory usage is about 60%. But with load optim, it is oom\nMegatron-LM\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 1,
+	 "--ckpt-fully-parallel-load", "micro-batch", "states read from a checkpoint", "the text itself says what is in the way"},
+	{"own", "  --no-load-optim \\\nMegatron-LM, training\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 1, "micro-batch", NULL, NULL, "an option of the run that failed"},
+	/* ---- sizes of names ---- */
+	{"own", "full training of Mixtral 8x7b\n" OLD("256.00 MiB", "79.15 GiB", "78.30 GiB", "30.50 MiB", "78.65 GiB"), 6, "", NULL, "46.7 B parameters", "mistral.ai/news/mixtral-of-experts: its experts share their attention"},
+	{"own", "full training of own/moe-8x7b\n" OLD("256.00 MiB", "79.15 GiB", "78.30 GiB", "30.50 MiB", "78.65 GiB"), 6, "", NULL, "56 B parameters", "eight experts of 7 B, where no family says what they share"},
+};
+
+static void test_facts(void **state)
+{
+	(void)state;
+	crash_all_met(want, sizeof(want) / sizeof(want[0]));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {cmocka_unit_test(test_facts)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
