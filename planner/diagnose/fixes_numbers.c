@@ -151,13 +151,22 @@ bool oom_states_surely(const struct oom_crash *c, enum oom_crash_work work)
 	return oom_weights_bytes(c, work, &each) / 2 > oom_card_bytes(c, work);
 }
 
+/* A rank of several that is at a step holds less than the weights in 16 bits, which its card would hold: they are divided,
+ * whether the text says so or not. */
+static bool divided_by_what_is_held(const struct oom_crash *c, enum oom_crash_work work)
+{
+	const double weights = 2 * (double)c->parameters;
+
+	return work == OOM_WORK_TRAINING && c->rank >= 0 && c->known[OOM_CRASH_ALLOCATED] && weights < (double)c->bytes[OOM_CRASH_TOTAL] && (double)c->bytes[OOM_CRASH_ALLOCATED] < 0.97 * weights;
+}
+
 bool oom_weights_too_large(const struct oom_crash *c, enum oom_crash_work work)
 {
 	const double total = oom_card_bytes(c, work);
 	double each;
 
 	/* of what ranks divide among them the text seldom says how many they are */
-	return c->parameters && total > 0 && !(c->stepped && work == OOM_WORK_TRAINING) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
+	return c->parameters && total > 0 && !divided_by_what_is_held(c, work) && !(c->stepped && work == OOM_WORK_TRAINING) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !(c->set & OOM_SET(OOM_LEVER_QUANT)) &&
 	       (!c->splits || (divided(c) && !c->offloads)) && oom_weights_bytes(c, work, &each) > total;
 }
 

@@ -50,6 +50,9 @@ static const struct crash_want want[] = {
 	{"instructlab#2666", "training the own/granite-7b-lab model\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 238.00 MiB. GPU 0 has a total capacity of 22.05 GiB of which 10.81 MiB is free. Process 43 has 4.97 GiB memory in use. "
 			     "Including non-PyTorch memory, this process has 17.05 GiB memory in use. Of the allocated memory 15.43 GiB is allocated by PyTorch, and 1.07 GiB is reserved by PyTorch but unallocated.\n", 2,
 	 "LoRA", "to fit beside them", "104.3 GiB a card", "7e9 x 8 bytes are 52 GiB: without the others it does not fit either"},
+	{"ms-swift#5943", "training own/gemma-3-27b-it\n[rank15]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.63 GiB. GPU 7 has a total capacity of 79.11 GiB of which 2.61 GiB is free. "
+			  "Of the allocated memory 48.15 GiB is allocated by PyTorch, and 3.49 GiB is reserved by PyTorch but unallocated.\n", 1,
+	 "to fit beside them", "LoRA", NULL, "27e9 x 2 bytes are 50.3 GiB, which the card would hold: 48.15 are a part of them"},
 	/* ---- states that are read ---- */
 	{"Megatron-LM#1509", "if run with --no-load-optim, it is ok, memory usage is about 60%. But with load optim, it is oom\nMegatron-LM\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 1,
 	 "--ckpt-fully-parallel-load", "micro-batch", "states read from a checkpoint", "the text itself says what is in the way"},
