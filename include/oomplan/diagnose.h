@@ -160,6 +160,8 @@ struct oom_crash {
 	uint64_t trained, of_parameters;        /* as the log counts those that are trained, and all; 0: it does not */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
 	bool by_shape;                          /* that number follows from the shape that options give, not from a name */
+	bool grew;                              /* somebody watched the host's memory fill from step to step, or epoch to epoch */
+	bool sub_groups;                        /* ZeRO-3's step over one sub group of its parameters */
 	uint64_t host_used, host_total;         /* of the host's memory, as DeepSpeed's log prints them; 0: it does not */
 	bool drafts;                            /* a server that decodes speculatively, by its options */
 	char memory_limit[48];                  /* of the host's, as the text gives it: "resources.limits.memory 500Mi"; "": it does not */

@@ -201,6 +201,8 @@ bool oom_plenty(const struct oom_crash *c);
 /* part_words.c: by the first word of the table that stands there; tried: the size of the request */
 enum oom_crash_part oom_part_near(const char *from, const char *to, bool layered, uint64_t tried);
 enum oom_crash_part oom_part_deep(const char *from, const char *to);
+/* facts.c: several processes of one run hold the same on one card. */
+bool oom_ranks_share_card(const struct oom_crash *c);
 /* evidence.c; set: levers that the run has already */
 void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, uint64_t set, struct oom_crash_answer *a);
 /* One more line of it; NULL: there are enough. */
@@ -211,6 +213,9 @@ double oom_parameters_of_shape(const char *begin, const char *end);
 void oom_decode_host_use(struct oom_crash *c, const char *begin, const char *end);
 bool oom_told_to_train(const char *begin, const char *end);
 void oom_observe_facts(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a);
+/* What tells a host that fills by and by: first where that was seen, last where it only may be so. */
+extern const char oom_who_grows[];
+bool oom_host_grew(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause);
 bool oom_states_beyond_cards(const struct oom_crash *c, enum oom_crash_work work);
 bool oom_states_exceed_host(const struct oom_crash *c);
 void oom_fixes_of_facts(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);

@@ -66,6 +66,18 @@ static void listed_others(const struct oom_crash *c, enum oom_cause cause, struc
 			 "were missing: nvidia-smi shows whose they are", away / gib, missing > 0 ? missing / gib : 0);
 }
 
+/* Weights and states that fit, and leave little. */
+static void shares(const struct oom_crash *c, double need, double total, char *out, size_t size)
+{
+	const double gib = 1073741824.0;
+	char among[60] = "";
+
+	if (c->splits)
+		snprintf(among, sizeof(among), " among %u cards%s", c->cards, c->second_stage ? " but for the weights" : "");
+	snprintf(out, size, "%.3g B parameters, by the model's name, x 16 bytes (weights, gradients, AdamW's states)%s = %.1f GiB of this one's %.2f, whatever the batch: %.1f GiB are left for all else",
+		 (double)c->parameters / 1e9, among, need / gib, total / gib, (total - need) / gib);
+}
+
 /* What the model's size, by its name, says of the card or of the host. */
 static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
 {
@@ -96,8 +108,7 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 			 each > 4 ? "weights, gradients, AdamW's states" : each > 2 ? "weights in 32 bits" : each < 2 ? "weights in 8 bits" : "weights in 16 bits", need / gib, total / gib, each <= 4 ? "" : oom_states_surely(c, work) ? ", if all are trained" : " (in 16 bits alone half of it)",
 			 ceil(parameters * each / total));
 	else if ((need = oom_states_share(c, work)) > 0 && (out = oom_evidence_slot(a)))
-		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x 16 bytes (weights, gradients, AdamW's states) among %u cards%s = %.1f GiB of this one's %.2f, "
-			 "whatever the batch: %.1f GiB are left for all else", parameters / 1e9, c->cards, c->second_stage ? " but for the weights" : "", need / gib, total / gib, (total - need) / gib);
+		shares(c, need, total, out, sizeof(a->evidence[0]));
 }
 
 /* Frozen weights stand in the way of the gradients all the same: autograd keeps the inputs of every layer behind the first

@@ -76,6 +76,26 @@ double oom_parameters_of_shape(const char *begin, const char *end)
 	       words * hidden * (value_of(begin, end, "untie_embeddings_and_output_weights") ? 2 : 1);
 }
 
+/* Who watched it fill: on the host, unless the sentence is of the card. */
+static bool grew(const char *begin, const char *end)
+{
+	static const char *const words[] = {"keeps increas", "keep increas", "keeps grow", "keeps rising", "gradually increas", "increasing for every", "increases every", "increases each", "increases with each", "of memory per iteration", "emory leak",
+					    "usage increas", "\xe9\x80\x90\xe6\xb8\x90\xe5\x8f\x98\xe5\xa4\xa7" /* grows by and by */, "\xe6\x8c\x81\xe7\xbb\xad\xe5\xa2\x9e\xe5\xa4\xa7" /* keeps growing */,
+					    "\xe4\xb8\x80\xe7\x9b\xb4\xe4\xb8\x8a\xe6\xb6\xa8", "\xe4\xb8\x8d\xe6\x96\xad\xe5\xa2\x9e"},
+				 *const cards[] = {"GPU", "gpu", "VRAM", "vram", "CUDA", "\xe6\x98\xbe\xe5\xad\x98" /* a card's */};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {
+			bool of_card = false;
+
+			for (size_t k = 0; k < sizeof(cards) / sizeof(cards[0]); k++)
+				of_card |= oom_text_find(oom_sentence_begin(begin, p), oom_sentence_end(p, end, 1), cards[k]) != NULL;
+			if (!of_card)
+				return true;
+		}
+	return false;
+}
+
 /* psutil's numbers, as see_memory_usage() of deepspeed/runtime/utils.py prints them: used is the total less what is available. */
 void oom_decode_host_use(struct oom_crash *c, const char *begin, const char *end)
 {
@@ -84,6 +104,8 @@ void oom_decode_host_use(struct oom_crash *c, const char *begin, const char *end
 	double share, gib;
 
 	c->host_used = c->host_total = 0;
+	c->grew = oom_runtime_is(c, OOM_RUNTIME_HOST) && grew(begin, end);
+	c->sub_groups = oom_text_find(begin, end, "_optimizer_step(sub_group_id)");
 	if (!used || !percent)
 		return;
 	gib = strtod(used + strlen("used = "), NULL);
@@ -121,6 +143,34 @@ bool oom_states_beyond_cards(const struct oom_crash *c, enum oom_crash_work work
 
 /* ---- what they say ---- */
 
+static uint64_t smallest(const struct oom_crash *c)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (size_t i = 0; i < c->n_processes; i++)
+		least = c->process[i].bytes < least ? c->process[i].bytes : least;
+	return least;
+}
+
+/* Processes that hold as much as one another, to a tenth and more than a context, of a training with ranks: they are its ranks. */
+bool oom_ranks_share_card(const struct oom_crash *c)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < c->n_processes; i++)
+		most = c->process[i].bytes > most ? c->process[i].bytes : most;
+	return c->n_processes > 2 && (c->trains || c->rank >= 0) && oom_several_cards(c) && smallest(c) >= (uint64_t)1 << 30 && (double)smallest(c) > 0.85 * (double)most &&
+	       c->known[OOM_CRASH_ALLOCATED] && (double)c->bytes[OOM_CRASH_ALLOCATED] < 1.05 * (double)most && (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.8 * (double)smallest(c);
+}
+
+static void ranks_on_one(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
+{
+	char *const out = cause == OOM_CAUSE_OTHER_PROCESS && oom_ranks_share_card(c) ? oom_evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "%zu processes hold about as much as one another there, %.1f GiB and more: the others are ranks of this run, which put the same things on the same card", c->n_processes, (double)smallest(c) / 1073741824);
+}
+
 static void host_was_full(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
 	char *const out = cause == OOM_CAUSE_HOST_RAM && c->host_total ? oom_evidence_slot(a) : NULL;
@@ -130,14 +180,19 @@ static void host_was_full(const struct oom_crash *c, enum oom_cause cause, struc
 			 100 * (double)c->host_used / (double)c->host_total);
 }
 
+bool oom_host_grew(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause)
+{
+	return cause == OOM_CAUSE_HOST_RAM && ((work == OOM_WORK_TRAINING && (c->stepped || c->grew)) || (work == OOM_WORK_DATA && c->grew)) && !c->unified && !oom_host_array(c);
+}
+
 /* The run grew: what it starts with fitted. */
 static void host_grew(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
 {
-	char *const out = cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_TRAINING && c->stepped && !c->unified && !oom_host_array(c) ? oom_evidence_slot(a) : NULL;
+	char *const out = oom_host_grew(c, work, cause) ? oom_evidence_slot(a) : NULL;
 
 	if (out)
-		snprintf(out, sizeof(a->evidence[0]), "steps went through before it, so it is what grows with them that filled the host: samples that the dataset caches, "
-			 "copies of its Python objects in every worker, results or losses kept in a list");
+		snprintf(out, sizeof(a->evidence[0]), "%s, so it is what grows with them that filled the host: samples that the dataset caches, "
+			 "copies of its Python objects in every worker, results or losses kept in a list", c->grew ? "it was seen to grow while steps went through" : "steps went through before it");
 }
 
 /* Of a card that the text does not name: what all of it takes, where that is more than one of 80 GB holds; in 16 bits alone half. */
@@ -150,11 +205,35 @@ static void of_unknown_card(const struct oom_crash *c, enum oom_crash_work work,
 			 "no card of 80 GB holds as much, whatever the batch", (double)c->parameters / 1e9, c->by_shape ? "shape" : "name", 16 * (double)c->parameters / GIB);
 }
 
+/* Frozen weights in 4 bits take most of the card, and nothing divides them: 4.127 bits a parameter with scales that are
+ * quantised as well (Dettmers et al. 2023, arXiv:2305.14314, section 3), embeddings and norms in 16. */
+static double four_bits(const struct oom_crash *c)
+{
+	const uint64_t both = OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_QUANT);
+	const double need = 0.53 * (double)c->parameters, total = (double)c->bytes[OOM_CRASH_TOTAL];
+
+	return oom_crash_work(c) == OOM_WORK_TRAINING && (c->set & both) == both && oom_runtime_is(c, OOM_RUNTIME_TORCH) && !c->splits && !c->priced && oom_told(c, "load_in_8bit") <= 0 && total > 0 && need > 0.75 * total &&
+	       (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.9 * (need < total ? need : total) ? need : 0;
+}
+
+static void of_four_bits(const struct oom_crash *c, struct oom_crash_answer *a)
+{
+	const double need = four_bits(c);
+	char *const out = need > 0 ? oom_evidence_slot(a) : NULL;
+
+	if (out)
+		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, are %.1f GiB in 4 bits with their scales, of this card's %.2f: every card holds all of them, whatever the batch", (double)c->parameters / 1e9, need / GIB,
+			 (double)c->bytes[OOM_CRASH_TOTAL] / GIB);
+}
+
 void oom_observe_facts(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause, struct oom_crash_answer *a)
 {
 	host_was_full(c, cause, a);
 	host_grew(c, work, cause, a);
 	of_unknown_card(c, work, a);
+	ranks_on_one(c, cause, a);
+	if (cause == OOM_CAUSE_TOO_LARGE)
+		of_four_bits(c, a);
 }
 
 /* States that wait on the host and are larger than it: no fewer processes and no other way of loading helps.  ZeRO-3 with
@@ -165,10 +244,32 @@ bool oom_states_exceed_host(const struct oom_crash *c)
 	return c->offloads && !c->disks && c->parameters && c->host_total && (double)c->parameters * 16 > (double)c->host_total && !(c->set & OOM_SET(OOM_LEVER_ADAPTER));
 }
 
+/* ZeRO-3 divides what is loaded once it knows of it: TrainingArguments made before from_pretrained
+ * (huggingface.co/docs/transformers/deepspeed, "ZeRO-3"), under a launcher of ranks. */
+static bool loaded_undivided(const struct oom_crash *c)
+{
+	return (c->set & OOM_SET(OOM_LEVER_SHARD)) && c->zero && !c->second_stage && c->trains && (c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_TO_DEVICE) && c->known[OOM_CRASH_TOTAL] &&
+	       2 * (double)c->parameters > 0.9 * (double)c->bytes[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_ALLOCATED] > c->bytes[OOM_CRASH_TOTAL] / 2;
+}
+
+const char oom_who_grows[] = "see who grows (ps -o pid,rss,args, every hundred steps): of workers, lists and dicts of the dataset as NumPy or Arrow arrays and no cache in it; of the main process, losses as .item(), no outputs kept in a list";
+
 void oom_fixes_of_facts(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
 	char own[300];
 
+	if (loaded_undivided(c))
+		oom_fix_add(a, "", "see that ZeRO-3 is at work while the model is loaded: TrainingArguments with its deepspeed file before from_pretrained, under deepspeed, torchrun or accelerate launch: this card holds the weights undivided");
+	/* huggingface.co/docs/bitsandbytes/fsdp_qlora */
+	if (cause == OOM_CAUSE_TOO_LARGE && four_bits(c) > 0)
+		oom_fix_add(a, "", "divide the base among the cards: FSDP (or ZeRO-3) with bnb_4bit_quant_storage of the type that is computed in, which makes its weights parameters that are sharded; or a smaller model");
+	/* of DeepSpeed's states on the host a step takes one group of parameters at a time (config-json: sub_group_size, by default 1e9) */
+	if (c->sub_groups && c->phase == OOM_CRASH_OPTIMIZER && cause == OOM_CAUSE_TOO_LARGE)
+		oom_fix_add(a, "", "sub_group_size lower in zero_optimization (1e9 -> 1e8): the step works on so many parameters at once; with offload_optimizer on the CPU, DeepSpeedCPUAdam, which takes none of them to the card");
+	/* docs.pytorch.org/docs/stable/data.html, "Multi-process data loading": pages of Python objects are copied as workers count
+	 * references (pytorch#13246) */
+	if (c->grew && oom_host_grew(c, oom_crash_work(c), cause))
+		oom_fix_add(a, "", oom_who_grows);
 	if (cause != OOM_CAUSE_HOST_RAM || !oom_states_exceed_host(c))
 		return;
 	oom_fix_lever(c, a, "", OOM_LEVER_ADAPTER);

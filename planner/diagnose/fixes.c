@@ -42,7 +42,7 @@ void oom_fix_lever(const struct oom_crash *c, struct oom_crash_answer *a, const 
 /* Its model was read long ago; what comes from step to step is data. */
 static bool after_steps(const struct oom_asked *q)
 {
-	return q->cause == OOM_CAUSE_HOST_RAM && q->work == OOM_WORK_TRAINING && q->c->stepped;
+	return q->cause == OOM_CAUSE_HOST_RAM && q->work == OOM_WORK_TRAINING && (q->c->stepped || q->c->grew);
 }
 
 /* On what condition a lever of the host's memory helps where nobody named the part. */
@@ -173,6 +173,11 @@ static void fix_beside_others(const struct oom_asked *q, struct oom_crash_answer
 			a->n_fix--;
 		memmove(a->fix[1], a->fix[0], a->n_fix++ * sizeof(a->fix[0]));
 		memcpy(a->fix[0], first, sizeof(first));
+	}
+	if (q->cause == OOM_CAUSE_OTHER_PROCESS && oom_ranks_share_card(c)) {
+		a->n_fix = 0;
+		oom_fix_add(a, "", "one process for each card, each on its own: --num_processes or --nproc_per_node no more than there are cards, and torch.cuda.set_device(local_rank) (device_map={\"\": local_rank}) before anything is loaded");
+		return;
 	}
 	/* weights that every rank reads to the first card look like others' there, and so do contexts that ranks make there */
 	if (q->cause == OOM_CAUSE_OTHER_PROCESS && c->gpu_index <= 0 && (q->work == OOM_WORK_LOADING ? c->trains || oom_several_cards(c) : (trains || c->trains) && c->n_processes > 2))
@@ -351,6 +356,8 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 	fix_what_remains(&q, a);
 	fix_further(&q, a);
 	fix_at_least(&q, a);
+	if (oom_host_grew(c, work, cause))
+		oom_fix_add(a, "", oom_who_grows);
 	/* Windows reports that nothing is free of any card in use */
 	if (q.of_memory && oom_others_perhaps(c) && c->bytes[OOM_CRASH_FREE] && c->bytes[OOM_CRASH_ALLOCATED] >= c->bytes[OOM_CRASH_TOTAL] / 4)
 		oom_fix_add(a, "if another program holds what is not this one's: ", oom_fix_words(c, OOM_LEVER_OTHERS));

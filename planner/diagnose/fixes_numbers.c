@@ -175,9 +175,12 @@ double oom_states_share(const struct oom_crash *c, enum oom_crash_work work)
 	const double total = oom_card_bytes(c, work);
 	double each, need;
 
-	if (work != OOM_WORK_TRAINING || !c->parameters || total <= 0 || !oom_runtime_is(c, OOM_RUNTIME_TORCH) || (c->set & OOM_SET(OOM_LEVER_QUANT)) || !divided(c) || c->offloads)
+	if (work != OOM_WORK_TRAINING || !c->parameters || total <= 0 || !oom_runtime_is(c, OOM_RUNTIME_TORCH) || (c->set & OOM_SET(OOM_LEVER_QUANT)) || c->offloads || (c->splits && !divided(c)))
 		return 0;
 	need = oom_weights_bytes(c, work, &each);
+	/* on one card: they fit, it is full, and next to nothing more was held */
+	if (!divided(c))
+		return each > 4 && !c->stepped && need <= total && need > 0.85 * total && (double)c->bytes[OOM_CRASH_ALLOCATED] > 0.9 * need ? need : 0;
 	/* half of a card, by a judgement, is what is worth to be looked at first */
 	return each > 4 && need > total / 2 && need <= total ? need : 0;
 }

@@ -251,7 +251,7 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_INFERENCE && oom_host_computed(c))
 		return of_host_inputs;
 	/* its model was read long ago; what comes from step to step is data */
-	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_TRAINING && c->stepped && !oom_host_array(c))
+	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_TRAINING && (c->stepped || c->grew) && !oom_host_array(c))
 		return of_host_steps;
 	if (cause == OOM_CAUSE_KV_CACHE && oom_format_is(c, OOM_FORMAT_BUDGET) && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))
 		return of_no_blocks;

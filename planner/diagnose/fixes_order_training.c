@@ -17,6 +17,7 @@ static const enum oom_lever of_second_steps[OOM_MAX_LEVERS] = DO(V(OPTIMIZER), V
 /* A whole copy of the weights was asked for: whoever divides them among cards asks for a part of it. */
 static const enum oom_lever of_copies[OOM_MAX_LEVERS] = DO(V(SHARD), V(OPTIMIZER), V(ADAPTER));
 static const enum oom_lever of_engine_steps[OOM_MAX_LEVERS] = DO(V(BATCH), V(OPTIMIZER), V(RECOMPUTE), V(LOGITS), V(SHARD));
+static const enum oom_lever of_logits_alone[OOM_MAX_LEVERS] = DO(V(BATCH), V(LENGTH), V(PRECISION), V(OPTIMIZER));
 /* What is generated within the step is most of its samples, and has a limit of its own. */
 static const enum oom_lever of_rollouts[OOM_MAX_LEVERS] = DO(V(BATCH), V(LENGTH), V(RECOMPUTE), V(LOGITS), V(SHARD), V(OPTIMIZER)),
 			    /* after steps that fitted its answers have become longer */
@@ -76,6 +77,9 @@ const enum oom_lever *oom_levers_of_step(const struct oom_crash *c)
 		return of_states_made;
 	if (c->rolls && c->phase != OOM_CRASH_OPTIMIZER && oom_runtime_is(c, OOM_RUNTIME_TORCH))
 		return c->stepped ? of_longer_rollouts : of_rollouts;
+	/* no loss of its own that makes fewer of them: tokens are what is left */
+	if (c->part == OOM_PART_LOGITS && !oom_lever_of(c, OOM_LEVER_LOGITS) && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+		return of_logits_alone;
 	/* beside an engine's weights and cache: the states can wait on the host while it speaks */
 	if (c->engine && c->phase != OOM_CRASH_OPTIMIZER)
 		return of_engine_steps;

@@ -173,7 +173,7 @@ uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a
 		oom_fixes_host(c, a);
 	/* a limit that somebody set: of the host's memory, or of a pool */
 	/* of what grows, a higher limit only puts it off */
-	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_TRAINING && c->stepped && !c->unified && !oom_host_array(c))
+	if (oom_host_grew(c, work, cause))
 		oom_fix_lever(c, a, "", OOM_LEVER_WORKERS);
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)
 		of_limit(c, cause, a);

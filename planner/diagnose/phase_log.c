@@ -231,6 +231,27 @@ static bool counts_steps(const char *begin, const char *end)
 	return false;
 }
 
+/* "epoch:2 loss:1.54", "Epoch: [0][511/1736]": a third epoch, or hundreds of batches of one. */
+static bool counts_epochs(const char *begin, const char *end)
+{
+	for (const char *p = begin; (p = oom_text_find(p, end, "poch")); p++) {
+		const char *q = p + strlen("poch"), *inner;
+		const bool bracket = oom_text_find(q, q + 3 < end ? q + 3 : end, "[") != NULL;
+
+		/* "max_epoch: 100", "--epoch 100" are options */
+		if (p - 1 > begin && strchr("_-", p[-2]))
+			continue;
+		while (q < end && strchr(": [", *q))
+			q++;
+		inner = bracket ? oom_text_find(q, oom_line_end(q, end), "][") : NULL;
+		if (inner && strtod(inner + 2, NULL) >= 200)
+			return true;
+		if (!bracket && q < end && *q >= '2' && *q <= '9' && oom_text_find(q, oom_line_end(q, end), "loss"))
+			return true;
+	}
+	return false;
+}
+
 /* " 3237/16700 [3:34:12<": a bar of many steps that is past its second; what is read or made ready has other words before it. */
 static bool past_second_step(const char *begin, const char *end)
 {
@@ -245,7 +266,7 @@ static bool past_second_step(const char *begin, const char *end)
 		if (from && strtod(from, NULL) >= 2 && strtod(slash, NULL) >= 50 && !oom_text_find(line, p, "oad") && !oom_text_find(line, p, "Map") && !oom_text_find(line, p, "oken"))
 			return true;
 	}
-	return counts_steps(begin, end);
+	return counts_steps(begin, end) || counts_epochs(begin, end);
 }
 
 /* A progress bar that was cut short, on the message's own line or right above it. */

@@ -133,6 +133,7 @@ static const struct oom_program programs[] = {
 	 {"transformers/trainer.py", "transformers\\trainer.py", "transformers/trainer_", "transformers.trainer", "per_device_train_batch_size",
 	  "_inner_training_loop", "llava/train/", "run_clm.py", "run_mlm.py", "***** Running training"}, NULL, {"accelerate"}},
 	{"sentence-transformers", "sentence-transformers", OOM_ACTIVITY_EITHER, "sentence-transformers", {"@sentence_transformers", "sentence-transformers", "SentenceTransformer("}, NULL, {"trainer"}},
+	{"autotrain", "AutoTrain", OOM_ACTIVITY_TRAINS, "autotrain", {"@autotrain", "autotrain llm", "autotrain seq2seq", "autotrain-advanced", "AutoTrain", "Autotrain"}, NULL, {"trl", "trainer", "sentence-transformers", "accelerate"}},
 	{"torchtune", "torchtune", OOM_ACTIVITY_TRAINS, "torchtune", {"@torchtune", "tune run", "torchtune"}, NULL, {"fsdp"}},
 	{"whisper", "Whisper", OOM_ACTIVITY_INFERS, "whisper", {"@whisper", "@faster_whisper", "@whisperx", "whisperjav", "insanely-fast-whisper", "whisper-ctranslate2", "Faster-Whisper"}, NULL, {NULL}},
 	{"quantiser", "the quantiser", OOM_ACTIVITY_INFERS, "quantisers",

@@ -121,8 +121,16 @@ bool oom_speaks_of_host(const char *begin, const char *at, const char *end)
 {
 	static const char *const host[] = {"CPU RAM", "CPU memory", "cpu memory", "system RAM", "ystem memory", "host RAM", "ost memory", "OOM (host)", "CPU OOM", "RAM OOM"},
 				 *const spared[] = {"enough", "plenty", "sufficient", "normal", "not CPU", "no CPU"};
-	const char *line = oom_line_begin(begin, at);
+	static const char *const titles[] = {"CPU RAM", "RAM usage", "system RAM", "host RAM", "CPU memory", "RAM out of memory"}, *const cards[] = {"CUDA", "cuda", "GPU mem", "gpu mem", "VRAM usage"};
+	const char *line = oom_line_begin(begin, at), *const first = oom_line_end(begin, end);
+	bool of_card = false;
 
+	/* a thread's title says whose memory it is about, where nothing else names the card's */
+	for (size_t i = 0; i < COUNT(cards); i++)
+		of_card |= oom_text_find(begin, end, cards[i]) != NULL;
+	for (size_t i = 0; !of_card && i < COUNT(titles); i++)
+		if (oom_text_find(begin, first, titles[i]))
+			return true;
 	for (int n = 0; n < 3 && line < end; n++) {
 		const char *const stop = oom_line_end(line, end);
 

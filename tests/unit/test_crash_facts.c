@@ -42,6 +42,14 @@ static const struct crash_want want[] = {
 	{"transformers#10722", TRACE AT("/l/transformers/trainer.py", "_maybe_log_save_evaluate", "metrics = self.evaluate()") AT("/l/transformers/trainer.py", "prediction_loop", "preds_gatherer = DistributedTensorGatherer(world_size, num_examples)")
 			       "numpy.core._exceptions.MemoryError: Unable to allocate 2.77 TiB for an array with shape (200704, 77, 49408) and data type float32\n", 1,
 	 "prediction_loss_only", "eval_accumulation_steps", NULL, "outputs are on the host already: they are too many, not in the wrong place"},
+	{"SGNet#16", "CPU RAM usage increasing for every epoch\nI've been trying to train your model, but I always get OOM errors. I reduced the batch size from 128 to 16 and the number of workers from 8 to 2.\n"
+		      "After step 216/2701 in epoch 1, the code simply starts to consume approximately 6 MB of memory per iteration until I run out of memory.\n", 1,
+	 "see who grows", "batch size 128", "it was seen to grow", "the title says whose memory, the text how it filled"},
+	{"own", "GPU memory usage increasing for every epoch\nI always get OOM errors in training.\n", 6, "", "see who grows", NULL, "it is the card's"},
+	{"GLASS#62", "epoch:0 loss:1.74e+00 pt:83.15 svd:0 sample:400 IAUC:72.42\nepoch:2 loss:1.54e+00 pt:92.95 svd:0 sample:400 IAUC:75.48\nrun.sh: line 4:  8156 Killed                  python main.py\n", 3,
+	 "see who grows", "if a model was being loaded", "steps went through before it", "two epochs did"},
+	{"Open-Sora#173", "\xe8\xae\xad\xe7\xbb\x83\xe6\x97\xb6\xe5\x86\x85\xe5\xad\x98\xe9\x80\x90\xe6\xb8\x90\xe5\x8f\x98\xe5\xa4\xa7\nRuntimeError: DataLoader worker (pid 39) is killed by signal: Killed.\n", 1,
+	 "see who grows", NULL, "it was seen to grow", "the title: memory grows by and by in training"},
 	/* ---- what only a training is told ---- */
 	{"DeepSpeed#3208", "deepspeed --num_gpus 1 main.py --gradient_accumulation_steps 8 --lora_dim 128 --zero_stage 0\n" OLD("256.00 MiB", "14.56 GiB", "13.30 GiB", "230.50 MiB", "13.65 GiB"), 6,
 	 "recompute activations", "if it was not training", NULL, "nobody accumulates gradients who has none"},
@@ -53,6 +61,22 @@ static const struct crash_want want[] = {
 	{"ms-swift#5943", "training own/gemma-3-27b-it\n[rank15]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.63 GiB. GPU 7 has a total capacity of 79.11 GiB of which 2.61 GiB is free. "
 			  "Of the allocated memory 48.15 GiB is allocated by PyTorch, and 3.49 GiB is reserved by PyTorch but unallocated.\n", 1,
 	 "to fit beside them", "LoRA", NULL, "27e9 x 2 bytes are 50.3 GiB, which the card would hold: 48.15 are a part of them"},
+	{"LTX-2#57", "accelerate launch with num_processes=4 on 2 H100 GPUs, training a LoRA\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 30.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which 15.19 MiB is free. "
+		     "Process 16 has 20.84 GiB memory in use. Process 17 has 20.33 GiB memory in use. Process 18 has 18.94 GiB memory in use. Process 19 has 18.94 GiB memory in use. "
+		     "Of the allocated memory 19.60 GiB is allocated by PyTorch, and 225.59 MiB is reserved by PyTorch but unallocated.\n", 1,
+	 "--num_processes", "nvidia-smi", "4 processes hold about as much as one another there, 18.9 GiB", "nobody else holds 19 GiB four times over"},
+	{"kohya_ss#3300", "sdxl_train.py, Dreambooth\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 14.00 MiB. GPU 0 has a total capacity of 39.56 GiB of which 896.00 KiB is free. "
+			  "Of the allocated memory 37.77 GiB is allocated by PyTorch, and 1.28 GiB is reserved by PyTorch but unallocated.\nsteps:   0% 0/2300 [00:01<?, ?it/s]\n", 1,
+	 "8bit", NULL, "38.7 GiB of this one's 39.56, whatever the batch: 0.8 GiB are left", "2.6e9 x 16 bytes fit, and nothing beside them"},
+	{"axolotl#998", "QLoRa Fine Tuning Mixtral 8x7b on 2x24GB, load_in_4bit: true, adapter: qlora\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacty of 24.00 GiB of which 0 bytes is free. "
+			"Of the allocated memory 23.01 GiB is allocated by PyTorch, and 121.23 MiB is reserved by PyTorch but unallocated.\n" TRACE AT("/h/axolotl/src/axolotl/cli/train.py", "<module>", "fire.Fire(do_cli)") AT("/h/axolotl/src/axolotl/train.py", "train", "trainer.train(resume_from_checkpoint=r)"), 1,
+	 "bnb_4bit_quant_storage", NULL, "23.1 GiB in 4 bits with their scales, of this card's 24.00", "46.7e9 x 0.53 bytes / 2^30"},
+	{"LlamaFactory#1936", "llama-2-13b\n    --deepspeed ds_z3_config.json --finetuning_type lora --model_name_or_path own/llama-2-13b\n" TRACE AT("/l/transformers/trainer.py", "_move_model_to_device", "model = model.to(device)") AT("/l/torch/nn/modules/module.py", "to", "return self._apply(convert)")
+			      OLD("136.00 MiB", "23.65 GiB", "21.51 GiB", "93.81 MiB", "21.52 GiB"), 1,
+	 "see that ZeRO-3 is at work", NULL, NULL, "13e9 x 2 bytes are 24.2 GiB, most of which lie on the card"},
+	{"LlamaFactory#7532", "zero3-offload strategy to train a model of 236B\n  File \"/l/deepspeed/runtime/zero/stage3.py\", line 947, in _optimizer_step\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.39 GiB. GPU 1 has a total capacity of 79.32 GiB of which 2.40 GiB is free. "
+			      "Of the allocated memory 73.28 GiB is allocated by PyTorch, and 1.59 GiB is reserved by PyTorch but unallocated.\n    self._optimizer_step(sub_group_id)\n", 1,
+	 "sub_group_size", NULL, NULL, "the step over one group of parameters"},
 	/* ---- states that are read ---- */
 	{"Megatron-LM#1509", "if run with --no-load-optim, it is ok, memory usage is about 60%. But with load optim, it is oom\nMegatron-LM\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 1,
 	 "--ckpt-fully-parallel-load", "micro-batch", "states read from a checkpoint", "the text itself says what is in the way"},

@@ -47,7 +47,7 @@ static const struct {
 	 OOM_CRASH_BACKWARD, "", "no piece of what is stranded", NULL, NULL},
 	{"a script that is called train reads its data and its weights before it trains", "$ python train_graph.py --config a.yaml\nKilled\n",
 	 OOM_CRASH_UNKNOWN, "", NULL, "host memory", NULL},
-	{"a log that counts epochs does train", "$ python train_graph.py --config a.yaml\nEpoch 3: loss 0.31\nKilled\n", OOM_CRASH_TRAIN_STEP, "", NULL, "host memory", NULL},
+	{"a log that counts epochs does train", "$ python train_graph.py --config a.yaml\nEpoch 3: loss 0.31\nKilled\n", OOM_CRASH_TRAIN_STEP, "", NULL, "DataLoader workers", NULL},
 	{"ggml-opencl.cpp's guess below an error of OpenCL, KoboldCpp's banner (LostRuins/koboldcpp#255)",
 	 "Welcome to KoboldCpp - Version 1.54\nggml_opencl: clCreateBuffer(ctx, flags, n, NULL, &err) error -4 at ggml-opencl.cpp:2210\n"
 	 "You may be out of VRAM. Please check if you have enough.\n", OOM_CRASH_UNKNOWN, "koboldcpp", NULL, "--gpulayers", "-ngl"},
