@@ -164,6 +164,7 @@ struct oom_crash {
 	bool sub_groups;                        /* ZeRO-3's step over one sub group of its parameters */
 	uint64_t host_used, host_total;         /* of the host's memory, as DeepSpeed's log prints them; 0: it does not */
 	bool drafts;                            /* a server that decodes speculatively, by its options */
+	unsigned weight_bits;                   /* in which the run keeps its weights, by its options; 0: they do not say */
 	char memory_limit[48];                  /* of the host's, as the text gives it: "resources.limits.memory 500Mi"; "": it does not */
 	double card_named;                      /* GB of the one card of the catalogue that it names; 0: none, or several */
 	double card_said;                       /* GB of the smallest card that people speak of; 0: none */

@@ -116,6 +116,9 @@ bool oom_name_is_quantised(const char *from, const char *to);
 /* told.c: notes an option of that name (n bytes, with its dashes and prefix from "spelled" on) and value, if the
  * answers have a use for it. */
 void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, size_t n, const char *value);
+/* weight_bits.c: fills c->weight_bits by an option and its value; among how many cards they are divided, 1: it does not say */
+void oom_weight_bits_note(struct oom_crash *c, const char *name, size_t n, const char *value);
+unsigned oom_weight_cards(const struct oom_crash *c);
 /* An option that is told by switching it off. */
 bool oom_told_off(const char *name, size_t n);
 /* The number that an option was given, by its name in the words; 1 for one without a number; 0: it is not told. */

@@ -115,6 +115,7 @@ static const struct {
 	{"tensor_parallel_size", NULL, 1, 0},
 	{"tp", "tensor_parallel_size", 1, 0},
 	{"tp_size", "tensor_parallel_size", 1, 0},
+	{"num_shard", NULL, 1, 0},
 	/* without a number */
 	{"enable_model_cpu_offload", NULL, FLAG, 0},
 	{"enable_sequential_cpu_offload", NULL, FLAG, 0},

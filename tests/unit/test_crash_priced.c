@@ -40,6 +40,11 @@ static const struct want want[] = {
 	 "lines 1 to 6 of the text, as ms-swift reads them", "logits and loss", "use_liger_kernel: true", "", "16384 x 152064 x 4 bytes are 9.28 GiB; a comment among options ends no command here"},
 	{"own", "### model\nmodel_name_or_path: meta-llama/Llama-3.1-8B\n### method\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_rank: 8\nlora_target: q_proj\ncutoff_len: 64\nper_device_train_batch_size: 1\nbf16: true\n\n" NEW("112.00 MiB", "14.56 GiB", "5.19 MiB", "14.00 GiB"),
 	 "meta-llama/Llama-3.1-8B", ": the weights of 8.03 B parameters are 15.0 GiB by themselves", NULL, NULL, "8.03e9 x 2 bytes / 2^30; frozen weights have neither gradients nor states"},
+	/* ---- weights of what serves, in its own bits and among its cards ---- */
+	{"huggingface/text-generation-inference#1374", "text-generation-launcher --model-id codellama/CodeLlama-34b-Instruct-hf --num-shard 1 --quantize eetq\n" NEW("42.00 MiB", "39.39 GiB", "31.00 MiB", "37.21 GiB"),
+	 "CodeLlama-34B", "31.4 GiB in the 8 bits", "", NULL, "33.74e9 bytes / 2^30; the card holds them"},
+	{"vllm-project/vllm-ascend#1987", "vllm serve own/GLM-4-32B-0414 -tp 2 --dtype bfloat16\n" NEW("3.47 GiB", "60.97 GiB", "1.66 GiB", "58.92 GiB"),
+	 "GLM-4-32B-0414", "30.3 on each of 2 cards; the card holds 58.92 already: they were not divided", "why one card holds all of it", NULL, "32.57e9 x 2 bytes / 2 / 2^30"},
 	/* ---- what stands in several places ---- */
 	{"LlamaFactory#1722", "two cards of 24 G\ndeepspeed --num_gpus 2 src/train_bash.py \\\n    --deepspeed ds_config.json \\\n    --stage sft \\\n    --model_name_or_path own/Qwen2.5-14B-Instruct \\\n    --do_train True \\\n    --finetuning_type lora \\\n    --cutoff_len 512 \\\n    --per_device_train_batch_size 1 \\\n    --bf16 True\nds_config.json:\n{\n    \"train_micro_batch_size_per_gpu\":\"auto\",\n    \"zero_optimization\": {\n        \"stage\": 3,\n        \"stage3_gather_16bit_weights_on_model_save\": true\n    }\n}\n" NEW("1.45 GiB", "23.65 GiB", "1.02 GiB", "20.80 GiB"),
 	 "lines 2 to 10 of the text and the file beside it, as llamafactory reads them", "weights 13.8", "zero_optimization.", NULL, "14.77e9 x 2 bytes / 2 ranks / 2^30: the stage is the other file's"},
