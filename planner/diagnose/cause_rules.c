@@ -67,6 +67,9 @@ const struct oom_cause_rule oom_causes_named[] = {
 	RULE("cuda-context", 0, NULL, IN(ANY), CAUSE(OTHER_PROCESS), 0.6, no_context),
 	RULE("jetson-nvmap", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.8, unified, .unified = true),
 	RULE("ollama-system-memory", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.95, "the message compares with the system's memory"),
+	/* the blocked layout of ONNX Runtime's CPU kernels (core/optimizer/nchwc_transformer.cc), and their allocator's name */
+	RULE("onnxruntime-arena", 0, "_nchwc", IN(LINE), CAUSE(HOST_RAM), 0.85, "a node of that layout runs on the CPU alone: the arena is the host's"),
+	RULE("onnxruntime-arena", 0, "for Cpu", IN(LINE), CAUSE(HOST_RAM), 0.85, "the arena is the host's"),
 	RULE("ggml-cpu", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.9, "the buffer lies in the host's memory"),
 	RULE("ggml-pinned", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.6, pinned, .pinned = true),
 	RULE("xla-early-abort", 0, NULL, IN(ANY), CAUSE(TOO_LARGE), 0.9,

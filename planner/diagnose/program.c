@@ -17,14 +17,14 @@ static const struct oom_program programs[] = {
 	{"framepack", "FramePack", OOM_ACTIVITY_INFERS, "framepack", {"@FramePack", "@diffusers_helper"}, NULL, {NULL}},
 	{"comfyui", "ComfyUI", OOM_ACTIVITY_INFERS, "comfyui",
 	 {"ComfyUI", "comfyui", "comfy-env", "@comfy", "@comfy_extras", "got prompt", "Error occurred when executing ", "comfy.ldm", "KSampler", "ran out of memory on your GPU"}, "diffusers-train", {NULL}},
+	{"forge", "Stable Diffusion WebUI Forge", OOM_ACTIVITY_INFERS, "forge", {"modules_forge", "webui-forge", "Forge WebUI", "WebUI Forge", "forge_inference_memory", "distilled_cfg_scale", "@backend/memory_management",
+	    "To load target model KModel"}, "diffusers-train", {NULL}},
 	{"webui", "the Stable Diffusion web UI", OOM_ACTIVITY_INFERS, "webui",
 	 {"stable-diffusion-webui", "sd.webui", "AUTOMATIC1111", "A1111", "set COMMANDLINE_ARGS", "ires.fix", "ires fix", "@ldm_patched", "sd_hijack", "modules/processing.py", "sd_samplers",
 	  "memmon.py", "[Unload] Trying to free", "[Memory Management]", "HiRes", "ires fix", "highres fix"}, "diffusers-train", {NULL}},
 	{"fooocus", "Fooocus", OOM_ACTIVITY_INFERS, "fooocus", {"Fooocus"}, NULL, {"webui"}},
 	{"triton-server", "Triton Inference Server", OOM_ACTIVITY_SERVES, "triton-server", {"backend_model_instance.cc", "TRITONBACKEND", "tritonserver", "triton_python_backend"}, NULL, {NULL}},
 	{"invokeai", "InvokeAI", OOM_ACTIVITY_INFERS, "invokeai", {"@invokeai", "InvokeAI"}, "diffusers-train", {NULL}},
-	{"forge", "Stable Diffusion WebUI Forge", OOM_ACTIVITY_INFERS, "forge", {"modules_forge", "distilled_cfg_scale", "@backend/memory_management",
-	    "To load target model KModel"}, "diffusers-train", {NULL}},
 	/* the makers' own scripts, by the files that only infer; others train with their modules */
 	{"wan", "Wan's generate.py", OOM_ACTIVITY_INFERS, "wan",
 	 {"wan/text2video.py", "wan/image2video.py", "wan/textimage2video.py", "wan/first_last_frame2video.py", "wan/speech2video.py", "Wan2.1/generate.py", "Wan2.2/generate.py"},
@@ -33,6 +33,7 @@ static const struct oom_program programs[] = {
 	{"hunyuan-video", "HunyuanVideo's script", OOM_ACTIVITY_INFERS, "hunyuan-video",
 	 {"hyvideo/inference.py", "hyvideo/diffusion/pipelines", "HunyuanVideo/sample_video.py", "HunyuanVideo-I2V/sample_image2video.py",
 	  "--embedded-cfg-scale", "--infer-steps"}, NULL, {NULL}},
+	{"tf-serving", "TensorFlow Serving", OOM_ACTIVITY_SERVES, "tf-serving", {"tensorflow/serving", "tensorflow_model_server", "Tensorflow Serving", "TensorFlow Serving", "tensorflow_serving", "tensorflow-serving"}, NULL, {NULL}},
 	{"text-generation-webui", "text-generation-webui", OOM_ACTIVITY_INFERS, "textgen",
 	 {"text-generation-webui", "Output generated in"}, "trainer", {NULL}},
 	/* they print what llama.cpp prints, and beside it who they are: frames of Go, banners, options of their own */
@@ -245,13 +246,18 @@ static bool package_in(const char *begin, const char *end, const char *name)
 }
 
 /* "the same with LLaMA-Factory is fine": named because it is not what failed. */
-static bool is_compared(const char *p, const char *end)
+static bool is_compared(const char *begin, const char *p, const char *end)
 {
 	static const char *const words[] = {" is fine", " are fine", " acted fine", " works fine", " worked fine", " work fine", " runs fine", " ran fine", " was fine", " were fine"};
-	const char *const stop = oom_sentence_end(p, end - p > 60 ? p + 60 : end, 1);
+	/* "the same works when loading with LM Studio" */
+	static const char *const before[] = {"works when ", "works with ", "works in ", "works on ", "works fine ", "work fine ", "worked fine ", "runs fine ", "worked with ", "runs in ", "had this issue with ", "ame works "};
+	const char *const stop = oom_sentence_end(p, end - p > 60 ? p + 60 : end, 1), *const from = oom_sentence_begin(p - begin > 60 ? p - 60 : begin, p);
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (oom_text_find(p, stop, words[i]))
+			return true;
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
+		if (oom_text_find(from, p, before[i]))
 			return true;
 	return false;
 }
@@ -259,7 +265,7 @@ static bool is_compared(const char *p, const char *end)
 static bool word_in(const char *begin, const char *end, const char *word)
 {
 	for (const char *p = begin; (p = oom_text_find(p, end, word)); p++)
-		if (!of_process(begin, p, end) && !is_compared(p, end))
+		if (!of_process(begin, p, end) && !is_compared(begin, p, end))
 			return true;
 	return false;
 }
