@@ -110,6 +110,8 @@ struct oom_crash {
 	double advised_share;                   /* the share of the card that the server says it needs; 0: it does not say */
 	uint64_t prefill_tokens;                /* so many did not fit a server's trial run, by its message; 0: it does not say */
 	uint64_t advised_tokens;                /* the length that the server says would fit; 0: none */
+	uint64_t asked_tokens;                  /* the one that it was asked for, by the same message; 0: it does not say */
+	bool two_ways;                          /* one share of the card leaves the cache nothing, a higher one runs out of memory */
 	/* from a block of nvidia-smi's in the text: the fullest card and its largest process; pid 0: none */
 	struct {
 		uint64_t used, total;
@@ -158,13 +160,13 @@ struct oom_crash {
 	bool engine_loads;                      /* frames of such an engine's own */
 	bool engine;                            /* an engine that serves has a share of the trainer's card */
 	uint64_t trained, of_parameters;        /* as the log counts those that are trained, and all; 0: it does not */
+	unsigned weight_bits;                   /* in which the run keeps its weights, by its options; 0: they do not say */
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
 	bool by_shape;                          /* that number follows from the shape that options give, not from a name */
 	bool grew;                              /* somebody watched the host's memory fill from step to step, or epoch to epoch */
 	bool sub_groups;                        /* ZeRO-3's step over one sub group of its parameters */
 	uint64_t host_used, host_total;         /* of the host's memory, as DeepSpeed's log prints them; 0: it does not */
 	bool drafts;                            /* a server that decodes speculatively, by its options */
-	unsigned weight_bits;                   /* in which the run keeps its weights, by its options; 0: they do not say */
 	char memory_limit[48];                  /* of the host's, as the text gives it: "resources.limits.memory 500Mi"; "": it does not */
 	double card_named;                      /* GB of the one card of the catalogue that it names; 0: none, or several */
 	double card_said;                       /* GB of the smallest card that people speak of; 0: none */

@@ -132,6 +132,7 @@ double oom_told_least(const struct oom_crash_told *t);
 enum oom_told_about {
 	OOM_ABOUT_ELSE, OOM_ABOUT_BATCH, OOM_ABOUT_EVAL_BATCH, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE,
 	OOM_ABOUT_PIXELS,
+	OOM_ABOUT_TILE,         /* how large the pieces are that it works in */
 	OOM_ABOUT_MADE,         /* how much is generated */
 	OOM_ABOUT_COUNT,        /* environments, frames, points, rays: of whatever there are many at once */
 	OOM_ABOUTS
@@ -174,6 +175,8 @@ struct oom_asked {
 	const enum oom_lever *levers;   /* in their order; NULL: the text does not say what ran */
 	bool of_memory;                 /* there was not enough of it, or nobody knows */
 };
+/* Not the likeliest cause, but likely: what is kept from step to step. */
+bool oom_perhaps_leaks(const struct oom_asked *q);
 /* fixes_text.c: what stands before the levers in general. Returns what the run has already. */
 uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a);
 /* fixes.c: what to change, for that cause. The levers that would have been named if the run had not pulled them. */
@@ -238,6 +241,10 @@ bool oom_after_steps(const struct oom_crash *c, enum oom_crash_work work, enum o
 /* fixes_open.c: of a size that no batch grows to by itself */
 bool oom_one_is_large(const struct oom_crash *c);
 /* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
+/* fixes_cache.c: the same of a message about a KV cache; and its arithmetic, as evidence. */
+void oom_fixes_of_cache(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
+bool oom_cache_has_sizes(const struct oom_crash *c);     /* all that can be changed of it is said with its numbers */
+void oom_observe_cache(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
 /* Before what was tried without success; fixes_numbers.c: the run's own options before advice in general. */
 extern const char oom_further[];
@@ -300,6 +307,7 @@ struct oom_dialect {
 enum oom_dialect_trait {
 	OOM_DIALECT_QUANTISES = 1,      /* it makes weights of fewer bits: its bits are what it makes, not what it was given */
 	OOM_DIALECT_ENGINE = 2,         /* weights and cache lie outside of PyTorch's allocator */
+	OOM_DIALECT_OFFLOADS = 8,       /* it moves weights to the host by itself, as far as what it computes needs the room */
 	OOM_DIALECT_RECOMPUTES = 4,     /* its trainer recomputes activations unless it is told not to */
 };
 /* Each ends with a NULL name; the first row of the first is the base of all. */

@@ -26,7 +26,7 @@ static bool said_to_grow(const char *begin, const char *end)
 					   "continues to increas", "continues to grow", "emory leak", "more and more memory", "more memory with each", "more memory with every",
 					   "more memory each", "more memory every", "increases every", "increases with each", "increases with every", "increases after each",
 					   "increases after every", "grows with each", "grows with every", "grows every", "been increasing", "increasing as", "increases as", "increases over time",
-					   "increase over time", "grows over time", "increases gradually", "increasing gradually", "is increasing", "leakage", "is leaking", "not released", "not being released"};
+					   "increase over time", "grows over time", "accumulate memory", "accumulates memory", "accumulating memory", "increases gradually", "increasing gradually", "is increasing", "leakage", "is leaking", "not released", "not being released"};
 
 	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, said[i])); p++) {

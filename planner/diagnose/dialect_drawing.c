@@ -73,7 +73,7 @@ const struct oom_dialect oom_dialects_drawing[] = {
 	  L(LOAD_HOST) = "a larger page file (swap) or more RAM: the checkpoint is read into host memory first; an fp8 file is half as large, no --disable-mmap",
 	  L(FRAGMENT) = "--disable-cuda-malloc changes the allocator; --reserve-vram 1",
 	  L(SPREAD) = "",
-	  L(HOST) = "more RAM or a larger page file; --cache-none keeps fewer models in host memory"}},
+	  L(HOST) = "more RAM or a larger page file; --cache-none keeps fewer models in host memory"}, .traits = OOM_DIALECT_OFFLOADS},
 	{"webui", "diffusers", "stable-diffusion-webui wiki, optimizations", "AUTOMATIC1111/stable-diffusion-webui@04b4508a66",
 	 .say = {L(SCORES) = "--xformers or --opt-sdp-attention, --opt-split-attention-v1 for little memory",
 	  L(OFFLOAD) = "--medvram, or --lowvram",

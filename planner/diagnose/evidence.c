@@ -361,6 +361,7 @@ void oom_observe(const struct oom_crash *c, enum oom_crash_work work, enum oom_c
 	weights(c, work, cause, a);
 	oom_observe_facts(c, work, cause, a);
 	oom_observe_shape(c, a);
+	oom_observe_cache(c, cause, a);
 	by_counts(c, a);
 	another_card(c, a);
 	of_request(c, cause, a);

@@ -141,8 +141,7 @@ static uint64_t fix_by_levers(const struct oom_asked *q, struct oom_crash_answer
 	return told_already;
 }
 
-/* Not the likeliest cause, but likely: what is kept from step to step. */
-static bool of_memory_leaks(const struct oom_asked *q)
+bool oom_perhaps_leaks(const struct oom_asked *q)
 {
 	for (size_t i = 1; q->of_memory && i < q->c->n_causes; i++)
 		if (q->c->cause[i].cause == OOM_CAUSE_LEAK && q->c->cause[i].confidence >= 0.5)
@@ -349,7 +348,7 @@ uint64_t oom_fixes(const struct oom_crash *c, enum oom_crash_work work, enum oom
 		told_already |= c->set & (OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_QUANT));
 	if (cause == OOM_CAUSE_HOST_RAM && !c->unified)
 		oom_fixes_host_behind(c, a);
-	if (of_memory_leaks(&q))
+	if (oom_perhaps_leaks(&q))
 		add(c, a, "", OOM_LEVER_LEAK);
 	fix_beside_others(&q, a);
 	fix_behind(&q, a);

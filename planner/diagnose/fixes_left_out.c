@@ -90,6 +90,9 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	if (cause == OOM_CAUSE_TOO_LARGE && ((oom_alone_too_large(c) && (spares_the_rest(l) || (l == OOM_LEVER_LOGITS && c->part != OOM_PART_LOGITS))) ||
 	    (l == OOM_LEVER_OTHERS && oom_mostly_own(c))))
 		return true;
+	/* said with the number that is missing (fixes_cache.c) */
+	if (cause == OOM_CAUSE_KV_CACHE && l == OOM_LEVER_KV && oom_cache_has_sizes(c))
+		return true;
 	/* one process has nobody to share with */
 	if (l == OOM_LEVER_SHARD && c->one_process && !c->sharded)
 		return true;

@@ -272,15 +272,7 @@ void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const
 	const char *const share = oom_format_of(c)->share;
 	char own[160];
 
-	if (cause == OOM_CAUSE_KV_CACHE && c->advised_tokens) {
-		snprintf(own, sizeof(own), "max_model_len %" PRIu64 " or less: what the message itself says would fit",
-			 c->advised_tokens);
-		oom_fix_add(a, "", own);
-	}
-	if (cause == OOM_CAUSE_KV_CACHE && c->advised_share > 0 && c->advised_share < 1) {
-		snprintf(own, sizeof(own), "--mem-fraction-static above %.3g: what the message itself says the weights take, if nobody else uses the card; else more GPUs (--tp)", c->advised_share);
-		oom_fix_add(a, "", own);
-	}
+	oom_fixes_of_cache(c, cause, a);
 	/* in hundredths, rounded down */
 	if (share && total > 0 && left < total && left / total >= 0.1) {
 		snprintf(own, sizeof(own), "%s %.2f or less: %.2f of %.2f GiB are free", share,

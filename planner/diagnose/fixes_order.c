@@ -93,10 +93,13 @@ static const struct {
 /* Programs that draw or speak rather than serve have their own order: weights wait on the host, the
  * decoder works in tiles. */
 static const enum oom_lever of_pictures[OOM_MAX_LEVERS] = DO(V(OFFLOAD), V(TILE), V(CONTEXT), V(REQUESTS), V(QUANT), V(ROOM));
+/* It has moved what it could of the weights by itself, and died in a block of the model. */
+static const enum oom_lever of_drawn_blocks[OOM_MAX_LEVERS] = DO(V(CONTEXT), V(OFFLOAD), V(REQUESTS), V(TILE), V(QUANT), V(ROOM));
 /* Several are drawn at once, by the line that ran or by an option: fewer of them cost nothing. */
 static const enum oom_lever of_many_pictures[OOM_MAX_LEVERS] = DO(V(REQUESTS), V(CONTEXT), V(OFFLOAD), V(TILE), V(QUANT), V(ROOM));
 /* Frames show what was computed, and it was no loading. */
 static const enum oom_lever of_large_inputs[OOM_MAX_LEVERS] = DO(V(HOST), V(CONTEXT));
+static const enum oom_lever of_kept_graphs[OOM_MAX_LEVERS] = DO(V(NO_GRAD), V(LEAK));
 static const enum oom_lever of_pools[OOM_MAX_LEVERS] = DO(V(GRAPHS), V(FRAGMENT), V(LESS));
 static const enum oom_lever of_one_memory[OOM_MAX_LEVERS] = DO(V(QUANT), V(LESS));
 static const enum oom_lever of_pinned[OOM_MAX_LEVERS] = DO(V(PINNED), V(WORKERS), V(HOST));
@@ -116,6 +119,8 @@ static const enum oom_lever of_drawing_weights[OOM_MAX_LEVERS] = DO(V(OFFLOAD), 
 /* whoever started a script on a card that is too small may have no second one */
 static const enum oom_lever of_own_weights[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFLOAD), V(SPREAD));
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
+/* Between two shares that are wrong both: what weights and what runs beside them take. */
+static const enum oom_lever of_no_share[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(GRAPHS), V(REQUESTS));
 /* The weights have taken the share, which is nearly all of the card. */
 static const enum oom_lever of_no_blocks[OOM_MAX_LEVERS] = DO(V(QUANT), V(SPREAD), V(KV));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
@@ -253,6 +258,8 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 	/* its model was read long ago; what comes from step to step is data */
 	if (cause == OOM_CAUSE_HOST_RAM && work == OOM_WORK_TRAINING && (c->stepped || c->grew) && !oom_host_array(c))
 		return of_host_steps;
+	if (cause == OOM_CAUSE_KV_CACHE && c->two_ways)
+		return of_no_share;
 	if (cause == OOM_CAUSE_KV_CACHE && oom_format_is(c, OOM_FORMAT_BUDGET) && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))
 		return of_no_blocks;
 	/* idle, but in the pools of recorded graphs: no setting of the allocator joins those */
@@ -262,6 +269,9 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 	if (cause == OOM_CAUSE_EVAL_LOGITS && c->cause[0].confidence < 0.8)
 		/* a statement of the script's own that calls nothing computes with what was kept */
 		return *c->own_line && !strchr(c->own_line, '(') ? of_kept_scores : of_evaluations;
+	/* graphs that nobody goes back through */
+	if (cause == OOM_CAUSE_LEAK && work == OOM_WORK_INFERENCE && oom_own_script(c) && oom_runtime_is(c, OOM_RUNTIME_TORCH))
+		return of_kept_graphs;
 	if (cause == OOM_CAUSE_LEAK && work == OOM_WORK_TRAINING && c->cause[0].confidence < 0.65)
 		return of_sums;
 	return cause != OOM_CAUSE_UNKNOWN || !oom_plenty(c) ? NULL : work == OOM_WORK_INFERENCE && oom_lever_own(c, OOM_LEVER_TILE) ? of_drawn_refusals : of_refusals;
@@ -331,6 +341,8 @@ static const enum oom_lever *of_run(const struct oom_crash *c, enum oom_crash_wo
 
 	if (work == OOM_WORK_INFERENCE && oom_dialect_is(c, OOM_DIALECT_QUANTISES))
 		return of_calibrations;
+	if (oom_dialect_is(c, OOM_DIALECT_OFFLOADS) && c->traceback && c->phase == OOM_CRASH_INFERENCE && c->part == OOM_PART_SAMPLER)
+		return of_drawn_blocks;
 	if (oom_lever_own(c, OOM_LEVER_TILE) && !compiled)
 		return c->phase == OOM_CRASH_INFERENCE && draws_many(c) ? of_many_pictures : of_pictures;
 	if (!oom_lever_of(c, OOM_LEVER_GRAPHS) && oom_lever_own(c, OOM_LEVER_KV) && !compiled)

@@ -24,6 +24,12 @@ static bool sees_at_work(const struct oom_crash *c, enum oom_crash_work work)
 	       (c->phase == OOM_CRASH_TRAIN_STEP && (large || one || silent) && !oom_weights_too_large(c, work));
 }
 
+/* PyTorch's own attention was called, and asked for its scores in one piece: none of its fused kernels took the call. */
+static bool falls_back(const struct oom_crash *c)
+{
+	return c->part == OOM_PART_SCORES && oom_told(c, "sdpa") > 0 && c->bytes[OOM_CRASH_TRIED] >= (uint64_t)1 << 30 && oom_runtime_is(c, OOM_RUNTIME_TORCH);
+}
+
 /* What stands in the way whatever ran: models that stay, another card than was meant, a card of its own. */
 static void fix_before_all(const struct oom_asked *q, struct oom_crash_answer *a)
 {
@@ -35,7 +41,7 @@ static void fix_before_all(const struct oom_asked *q, struct oom_crash_answer *a
 	/* MPSHeapAllocatorImpl::init_allocator in aten/src/ATen/mps/MPSAllocator.mm; a limit that was lifted is none in the message */
 	if (oom_runtime_is(c, OOM_RUNTIME_WATERMARK) && (c->set & OOM_SET(OOM_LEVER_WATERMARK)) && c->known[OOM_CRASH_TOTAL])
 		oom_fix_add(a, "", "export the variable in the shell, before Python starts: it is read once, when the allocator is made, and the limit in the message is the one that held");
-	if (of_memory && c->drafts && oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
+	if ((of_memory || (q->cause == OOM_CAUSE_KV_CACHE && c->two_ways)) && c->drafts && oom_program_of(c)->activity == OOM_ACTIVITY_SERVES)
 		oom_fix_add(a, "", "without speculative decoding, or with a small draft model of its own: the draft's weights, cache and graphs lie on the card beside the model's");
 	if (oom_other_card(c))
 		oom_fix_add(a, "", "the card that was meant: CUDA counts the fastest first, nvidia-smi by the bus (CUDA_DEVICE_ORDER=PCI_BUS_ID makes them one), CUDA_VISIBLE_DEVICES chooses before the program starts");
@@ -45,12 +51,29 @@ static void fix_before_all(const struct oom_asked *q, struct oom_crash_answer *a
 		oom_fix_lever(c, a, "the text does not say who fills the card: ", OOM_LEVER_OTHERS);
 	if (of_memory && oom_others_perhaps(c) && c->bytes[OOM_CRASH_ALLOCATED] < c->bytes[OOM_CRASH_TOTAL] / 4)
 		oom_fix_lever(c, a, "most of the card is not this program's: ", OOM_LEVER_OTHERS);
+	/* who watched it grow in a script that infers: graphs that nobody goes back through */
+	if (q->work == OOM_WORK_INFERENCE && oom_own_script(c) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && oom_perhaps_leaks(q) && c->bytes[OOM_CRASH_TRIED] < c->bytes[OOM_CRASH_ALLOCATED] / 8) {
+		oom_fix_lever(c, a, "", OOM_LEVER_NO_GRAD);
+		oom_fix_lever(c, a, "", OOM_LEVER_LEAK);
+	}
+	/* aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: less_than_sm80_mem_efficient_dtypes; on AMD the check of flash
+	 * attention's hardware there asks for that variable */
+	if (falls_back(c) && (c->old_card || c->before_bf16))
+		oom_fix_add(a, "", "torch.float16 as the model's type: before Ampere PyTorch's fused attention takes that and float32 alone, of another type it makes the whole matrix of scores, which no offload makes smaller");
+	else if (falls_back(c) && (c->amd || !strcmp(c->framework, "torch-rocm")))
+		oom_fix_add(a, "", "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL=1 before it starts: without it PyTorch has no fused attention for many Radeon cards, and makes the whole matrix of scores");
 	if (of_memory && c->moved_whole)
 		oom_fix_add(a, "", "leave out .to(\"cuda\") before enable_model_cpu_offload(): it puts every part on the card at once; the offload moves each part there when it runs");
 	if (of_memory && c->mapped && q->work == OOM_WORK_INFERENCE)
 		oom_fix_add(a, "", "fewer layers on the card that refused: max_memory={0: \"40GiB\", 1: ...} beside device_map, which fills cards with weights and leaves no room for what runs there");
 	if (q->cause == OOM_CAUSE_TOO_LARGE && oom_crash_of_card(c) && c->known[OOM_CRASH_TOTAL] && c->bytes[OOM_CRASH_TOTAL] < (uint64_t)5 << 28)
 		oom_fix_add(a, "", "another card, or the CPU (device=\"cpu\"): one of about 1 GB has next to no room beside the CUDA context");
+}
+
+/* Programs that make pictures have options for their attention and their decoder, which alone make tensors that large. */
+static bool draws(const struct oom_crash *c, enum oom_crash_work work)
+{
+	return work == OOM_WORK_INFERENCE && oom_lever_own(c, OOM_LEVER_TILE) && oom_lever_own(c, OOM_LEVER_CONTEXT) && oom_program_of(c)->activity == OOM_ACTIVITY_INFERS;
 }
 
 /* One tensor that is larger than the card, padding, pictures, a notebook: what is seen whatever part asked. */
@@ -68,7 +91,7 @@ static void fix_what_is_seen(const struct oom_asked *q, struct oom_crash_answer 
 	    (double)c->bytes[OOM_CRASH_TRIED] / batch->value < (double)c->bytes[OOM_CRASH_TOTAL])
 		oom_fix_lever(c, a, "", OOM_LEVER_BATCH);
 	/* one tensor larger than the card: nothing but that tensor helps; of a convolution its part says so */
-	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING))
+	if (cause == OOM_CAUSE_TOO_LARGE && oom_alone_too_large(c) && (c->part != OOM_PART_MAPS || work == OOM_WORK_TRAINING) && !draws(c, work))
 		oom_fix_lever(c, a, "", c->phase == OOM_CRASH_TO_DEVICE && c->part != OOM_PART_INPUT ? OOM_LEVER_WIDE : c->part == OOM_PART_LOSS ? OOM_LEVER_SHAPES : OOM_LEVER_LIMIT);
 	if (of_memory && c->padding >= 2)
 		oom_fix_add(a, "", "lay that array out with a long dimension last (a transpose or reshape before it): its last dimension is filled up to 128, and most of it is padding");

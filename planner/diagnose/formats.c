@@ -81,6 +81,7 @@ static const struct oom_format formats[] = {
 	    .first = {OOM_LEVER_OTHERS}),
 	/* the engine tries its largest batch beside weights and cache: what it takes must be less, not more */
 	ROW("vllm-kv-budget", OOM_FORMAT_BUDGET, 0, NULL, NULL),
+	ROW("sglang-kv-budget", OOM_FORMAT_BUDGET, 0, NULL, NULL),
 	ROW("vllm-sampler-warmup", 0, 0, NULL, NULL, .ran_out_of = "had no room for its largest batch beside weights and KV cache", .first = {OOM_LEVER_REQUESTS, OOM_LEVER_ROOM, OOM_LEVER_CONTEXT}),
 	ROW("tgi-prefill-budget", 0, 0, NULL, NULL, .ran_out_of = "had no room for the largest prefill it was told to allow, which it tries when it starts",
 	    .first = {OOM_LEVER_REQUESTS, OOM_LEVER_CONTEXT, OOM_LEVER_QUANT, OOM_LEVER_SPREAD, OOM_LEVER_OTHERS}),

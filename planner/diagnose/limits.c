@@ -1,7 +1,9 @@
 /* Limits of the host's memory that a text shows with their values: what a pod, a container or a job was given. And whether
- * a server was told to decode speculatively with a model that drafts. */
+ * a server was told to decode speculatively with a model that drafts, or is caught between two shares of its card. */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tables.h"
@@ -53,7 +55,7 @@ static bool value_of(struct oom_crash *c, const char *p, const char *end, const 
  * llama.cpp's --spec-type ngram-...). */
 static bool drafts(const char *begin, const char *end)
 {
-	static const char *const told[] = {"--speculative", "num_speculative_tokens", "speculative_config={", "--spec-"},
+	static const char *const told[] = {"--speculative", "num_speculative_tokens", "speculative_config={", "--spec-", "ing speculative decoding"},
 				 *const looked_up[] = {"NGRAM", "\"ngram\"", "'ngram'", "[ngram]", "ngram-"};
 	bool any = false;
 
@@ -64,10 +66,36 @@ static bool drafts(const char *begin, const char *end)
 	return any;
 }
 
+/* "Set to 0.85, it is out of memory; set to 0.84, it leaves nothing for the cache": two values of one share, two errors. */
+static bool two_ways(const struct oom_crash *c, const char *begin, const char *end)
+{
+	static const char *const refused[] = {"ut of memory", "OOM", "utOfMemory"};
+	bool full = false;
+	double first = 0;
+
+	if (!oom_format_is(c, OOM_FORMAT_BUDGET))
+		return false;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		full |= oom_text_find(begin, end, refused[i]) != NULL;
+	for (const char *p = begin; full && (p = oom_text_find(p, end, "0.")); p++) {
+		const char *const from = oom_line_begin(begin, p), *const to = oom_line_end(p, end);
+		const double v = p > begin && strchr(" =`", p[-1]) ? strtod(p, NULL) : 0;
+
+		/* a share of the card: less than three tenths of it nobody gives a server */
+		if (v < 0.3 || v >= 1 || !(oom_text_find(from, to, "fraction") || oom_text_find(from, to, "utilization")))
+			continue;
+		if (first > 0 && fabs(v - first) > 0.001)
+			return true;
+		first = v;
+	}
+	return false;
+}
+
 void oom_decode_limit(struct oom_crash *c, const char *begin, const char *end)
 {
 	*c->memory_limit = 0;
 	c->drafts = drafts(begin, end);
+	c->two_ways = two_ways(c, begin, end);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, keys[i].key)); p++) {
 			const char *const near = p - begin > REACH ? p - REACH : begin;

@@ -118,6 +118,9 @@ static void advice(struct oom_crash *c, const char *begin, const char *at, const
 		if (p && !c->advised_tokens)
 			c->advised_tokens = strtoull(p + strlen(words[i]), NULL, 10);
 	}
+	/* a page may have broken the line before the sizes */
+	p = oom_text_find(at - begin > 200 ? at - 200 : begin, end, "max seq len (");
+	c->asked_tokens = p ? strtoull(p + strlen("max seq len ("), NULL, 10) : 0;
 	/* SGLang: "Raise --mem-fraction-static above 0.912", on a line that a page may have broken */
 	p = oom_text_find(at, end - at > 400 ? at + 400 : end, "mem-fraction-static above ");
 	c->advised_share = p ? strtod(p + strlen("mem-fraction-static above "), NULL) : 0;

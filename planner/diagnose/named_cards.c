@@ -242,7 +242,7 @@ void oom_decode_cards(struct oom_crash *c, const char *begin, const char *end)
 	known.n = oom_gpu_words(known.word);
 	c->cards = cards_of(c, &known, begin, end);
 	/* whose message never says how much there was */
-	c->card_named = oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE) || (!c->known[OOM_CRASH_TRIED] && !c->known[OOM_CRASH_TOTAL] && !oom_runtime_is(c, OOM_RUNTIME_HOST)) ? card_named(&known, begin, end) : 0;
+	c->card_named = oom_runtime_is(c, OOM_RUNTIME_EXECUTABLE) || oom_format_is(c, OOM_FORMAT_BUDGET) || (!c->known[OOM_CRASH_TRIED] && !c->known[OOM_CRASH_TOTAL] && !oom_runtime_is(c, OOM_RUNTIME_HOST)) ? card_named(&known, begin, end) : 0;
 	c->card_said = card_said(&known, begin, end);
 	c->old_card = names_old_cards(&known, begin, end);
 }

@@ -104,7 +104,9 @@ static bool captures(const char *begin, const char *line)
 /* A node or loop that draws, step by step; the decoder of pictures has a name of its own. */
 static bool samples(const char *begin, const char *end)
 {
-	static const char *const marks[] = {"KSampler", "SamplerCustom", "k_diffusion", "sampling_function(", "WanVideoSampler", "in denoise", NULL};
+	static const char *const marks[] = {"KSampler", "SamplerCustom", "k_diffusion", "sampling_function(", "WanVideoSampler", "in denoise",
+					    /* the blocks of the models that are sampled, by ComfyUI's own functions */
+					    "in apply_rope", "in attention_pytorch", "optimized_attention(", NULL};
 
 	return any(begin, end, marks);
 }
@@ -112,7 +114,7 @@ static bool samples(const char *begin, const char *end)
 /* A node that decodes, by its name, or what people write of it. */
 static bool decodes(const char *begin, const char *at, const char *end)
 {
-	static const char *const marks[] = {"VideoDecode", "VAEDecode", "VAE Decode", "VAE decode", "Vae Decode", "vae decode", "decode node", "VAE decoding",
+	static const char *const marks[] = {"VideoDecode", "VAEDecode", "VAE Decode", "VAE decode", "Vae Decode", "vae decode", "decode node", "VAE decoding", "Executing Decoder Task Queue",
 					    /* InvokeAI's nodes by their types */
 					    "l2i)", "latents_to_image", "vae_decode)", NULL};
 

@@ -160,6 +160,7 @@ const struct oom_phase_rule oom_phase_of_words[] = {
 	{"TRITONBACKEND_ModelInstanceInitialize", OOM_CRASH_LOAD},
 	{"IExecutionContext creation", OOM_CRASH_INIT},
 	{"VAE decoding", OOM_CRASH_INFERENCE},
+	{"[Tiled VAE]", OOM_CRASH_INFERENCE},
 	{"Loading checkpoint shards", OOM_CRASH_LOAD},
 	{"Special tokens have been added", OOM_CRASH_LOAD},
 	/* PEFT counts them once, before the first step */

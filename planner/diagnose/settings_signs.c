@@ -58,6 +58,7 @@ static const struct {
 	{"in tiled_decode", OOM_LEVER_TILE},
 	{"in tiled_encode", OOM_LEVER_TILE},
 	{"retrying with tiled VAE", OOM_LEVER_TILE},
+	{"[Tiled VAE]", OOM_LEVER_TILE},
 	{"bitsandbytes/nn/modules.py", OOM_LEVER_QUANT},
 	/* files whose frames stand in a traceback only where the thing is on: what recomputes (PyTorch, its wrapper of FSDP,
 	 * DeepSpeed, transformers, Megatron, Unsloth), kernels that keep no scores, losses that keep no logits, optimizers

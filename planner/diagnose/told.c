@@ -167,6 +167,7 @@ static const struct {
 	{"~made", NULL, 64, OOM_ABOUT_MADE},
 	{"~side", NULL, 32, OOM_ABOUT_SIDE},
 	{"~count", NULL, 2, OOM_ABOUT_COUNT},
+	{"~tile", NULL, 32, OOM_ABOUT_TILE},
 };
 
 bool oom_told_same(const char *p, size_t n, const char *name)
@@ -188,12 +189,12 @@ double oom_told_least(const struct oom_crash_told *t)
 }
 
 /* One that is told twice stays as it was first: logs repeat the command line, and change it in their own words. */
-static bool is_known(const struct oom_crash *c, size_t row)
+static struct oom_crash_told *known(struct oom_crash *c, size_t row)
 {
 	for (size_t i = 0; i < c->n_told; i++)
 		if (c->told[i].row == row)
-			return true;
-	return false;
+			return &c->told[i];
+	return NULL;
 }
 
 /* "8," of a list, "0.9." of a sentence, "1" before a sign of another script. */
@@ -208,11 +209,13 @@ static bool number_of(const char *value, double *v)
 /* One more of that row, if its value has the row's form. */
 static void note(struct oom_crash *c, size_t row, const char *spelled, size_t n, const char *value)
 {
-	struct oom_crash_told *const t = &c->told[c->n_told];
+	/* encoder and decoder have pieces of their own: it is the decoder that makes the whole picture */
+	const bool instead = rows[row].about == OOM_ABOUT_TILE && oom_text_find(spelled, spelled + n, "decod") && known(c, row);
+	struct oom_crash_told *const t = instead ? known(c, row) : &c->told[c->n_told];
 	const double least = rows[row].least;
 	double v = 0;
 
-	if (c->n_told == OOM_CRASH_TOLD || is_known(c, row) || (least == HALF && !strstr(value, "16")))
+	if (c->n_told == OOM_CRASH_TOLD || (known(c, row) && !instead) || (least == HALF && !strstr(value, "16")))
 		return;
 	/* an option or an argument of a loader, no tensor's type */
 	if (least == WHOLE && ((*spelled != '-' && strcmp(rows[row].name, "torch_dtype")) ||
@@ -227,7 +230,7 @@ static void note(struct oom_crash *c, size_t row, const char *spelled, size_t n,
 	t->name[n] = 0;
 	t->value = v;
 	t->row = (uint8_t)row;
-	c->n_told++;
+	c->n_told += !instead;
 }
 
 /* "NUM_CALIBRATION_SAMPLES = 256": a script's constant is called as the option that it is given to. */

@@ -51,13 +51,15 @@ enum oom_told_about oom_told_about_name(const char *name, size_t n)
 				 *const sides[] = {"=img", "imgsize", "imagesize", "inputsize", "cropsize", "patchsize", "imgsz", "trainsize", "loadsize", "finesize",
 						   "resolution", "imageresolution", "roisize", "=height", "=width", "videosize", "targetsize", "maxside",
 						   "imgres", "imageres", NULL},
-				 *const pixels[] = {"maxpixels", NULL},
+				 *const pixels[] = {"maxpixels", NULL}, *const tiles[] = {"size", "=tile", NULL},
 				 *const counts[] = {"numenvs", "nenvs", "numenvironments", "nenvironments", "numframes", "nframes", "maxframes", "videolength",
 						    "numpoints", "npoints", "=npoint", "=nrand", "numrays", "raysperbatch", "=chunk", "netchunk", "numproposals",
 						    "numqueries", "numneighbors", "numneighbours", "numparticles", "numagents", "maxduration", "=frames", NULL};
 	char letters[LONGEST];
 	const size_t k = letters_of(name, n, letters);
 
+	if (strstr(letters, "tile") && ends_in_one(letters, k, tiles))
+		return OOM_ABOUT_TILE;
 	if (ends_in_one(letters, k, batches))
 		return holds_one(letters, others)      ? OOM_ABOUT_ELSE :
 		       holds_one(letters, evaluations) ? OOM_ABOUT_EVAL_BATCH :

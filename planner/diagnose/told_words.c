@@ -139,6 +139,9 @@ static double moved(const struct oom_crash *c, const struct oom_crash_told *t, i
 	/* a quarter off each side leaves little more than half of an image; sides are multiples of 32 as a rule */
 	if (oom_told_about(t) == OOM_ABOUT_SIDE && way < 0)
 		return t->value < 64 ? t->value : floor(t->value * 3 / 4 / 32) * 32;
+	/* llama.cpp's own default (common/common.h n_ubatch): half of more is still more than most cards have for it */
+	if (way < 0 && t->value > 512 && !strcmp(oom_told_as(t), "ub"))
+		return 512;
 	if (least <= 0 || least >= 1)
 		return way > 0 ? t->value * 2 : floor(t->value / 2) > least ? floor(t->value / 2) : least;
 	if (total > 0 && missing > 0 && (missing + 536870912) / total > step)
@@ -217,6 +220,7 @@ static const struct {
 	{OOM_LEVER_CONTEXT, {OOM_ABOUT_COUNT, OOM_ABOUT_LENGTH, OOM_ABOUT_SIDE}},
 	{OOM_LEVER_LESS, {OOM_ABOUT_BATCH, OOM_ABOUT_COUNT, OOM_ABOUT_SIDE}},
 	{OOM_LEVER_PIXELS, {OOM_ABOUT_PIXELS}},
+	{OOM_LEVER_TILE_SMALL, {OOM_ABOUT_TILE}},
 	{OOM_LEVER_MAPS, {OOM_ABOUT_SIDE, OOM_ABOUT_COUNT}},
 	{OOM_LEVER_RAYS, {OOM_ABOUT_COUNT}},
 	{OOM_LEVER_POINTS, {OOM_ABOUT_COUNT}},

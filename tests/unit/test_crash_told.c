@@ -180,7 +180,7 @@ static const struct crash_want want[] = {
 				       "llama_new_context_with_model: flash_attn = 0\n"
 				       "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 90000.00 MiB on device 0: cudaMalloc failed: out of memory\n"
 				       "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 94371840000\n", 2,
-	 "-ub 2048 -> 1024", NULL, NULL, "by the option's name, not the log's, and behind what a card of any size needs first"},
+	 "-ub 2048 -> 512", NULL, NULL, "by the option's name, not the log's, and behind what a card of any size needs first"},
 	{"the same", "llama_context: n_ubatch      = 512\nllama_context: flash_attn    = enabled\n"
 		     "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 94371840000\n", 1,
 	 "-ub 512 -> 256", "score matrix", NULL, "flash attention is on"},
