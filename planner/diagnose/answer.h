@@ -241,6 +241,10 @@ bool oom_after_steps(const struct oom_crash *c, enum oom_crash_work work, enum o
 /* fixes_open.c: of a size that no batch grows to by itself */
 bool oom_one_is_large(const struct oom_crash *c);
 /* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
+/* layers.c: fills c->asked_layers, c->cache_layer_bytes and c->device_free; how many layers fit, by the option of those words */
+void oom_decode_layers(struct oom_crash *c, const char *begin, const char *end);
+void oom_fixes_of_layers(const struct oom_crash *c, const char *offload, struct oom_crash_answer *a);
+void oom_decode_places(struct oom_crash *c, const char *begin, const char *end);        /* places.c */
 /* fixes_cache.c: the same of a message about a KV cache; and its arithmetic, as evidence. */
 void oom_fixes_of_cache(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
 bool oom_cache_has_sizes(const struct oom_crash *c);     /* all that can be changed of it is said with its numbers */

@@ -286,6 +286,7 @@ void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const
 			 c->image[0], c->image[1], c->image[0] / 2, c->image[1] / 2);
 		oom_fix_add(a, "", own);
 	}
-	if (cause == OOM_CAUSE_TOO_LARGE)
+	if (cause == OOM_CAUSE_TOO_LARGE) {
+		oom_fixes_of_layers(c, offload, a);
 		layers(c, offload, a);
 }

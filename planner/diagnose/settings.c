@@ -364,6 +364,8 @@ void oom_decode_settings(struct oom_crash *c, const char *begin, const char *end
 	if (oom_told(c, "nproc_per_node") == 1 && c->cards <= 1 && c->rank <= 0 && !oom_several_nodes(begin, end))
 		c->splits = c->sharded = false;
 	oom_told_printed(c, begin, end);
+	oom_decode_layers(c, begin, end);
+	oom_decode_places(c, begin, end);
 	oom_part_by_size(c);
 	c->tried = oom_tried(begin, end);
 	c->notebook = oom_text_find(begin, end, "Cell In[") || oom_text_find(begin, end, "<ipython-input") || oom_text_find(begin, end, "/tmp/ipykernel_") ||
