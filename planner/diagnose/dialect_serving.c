@@ -92,6 +92,8 @@ const struct oom_dialect oom_dialects_serving[] = {
 	  L(KV) = "max_seq_len lower; a higher kv_cache_config.free_gpu_memory_fraction holds more tokens, a lower one leaves room",
 	  L(ROOM) = "kv_cache_config.free_gpu_memory_fraction lower (0.8)",
 	  L(GRAPHS) = "fewer cuda_graph_config.batch_sizes",
+	  L(COMPILE) = "nothing else on the card while it is built (nvidia-smi): the engine's weights lie there at once; an engine for more GPUs (convert_checkpoint.py --tp_size) or of fewer bits (--use_weight_only), "
+		       "--max_batch_size and --max_seq_len of trtllm-build lower",
 	  L(QUANT) = "an FP8 or INT4-AWQ checkpoint",
 	  L(SPREAD) = "tensor_parallel_size over more GPUs",
 	  L(OFFLOAD) = "",

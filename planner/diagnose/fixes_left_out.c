@@ -93,6 +93,9 @@ bool oom_lever_pointless(const struct oom_crash *c, enum oom_cause cause, enum o
 	/* said with the number that is missing (fixes_cache.c) */
 	if (cause == OOM_CAUSE_KV_CACHE && l == OOM_LEVER_KV && oom_cache_has_sizes(c))
 		return true;
+	/* pictures at full size are large: a 256th of the card, by a judgement, is none, and where that was missing weights fill it */
+	if (l == OOM_LEVER_TILE && c->part == OOM_PART_UNKNOWN && oom_mostly_own(c) && c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] < c->bytes[OOM_CRASH_TOTAL] / 256)
+		return true;
 	/* one process has nobody to share with */
 	if (l == OOM_LEVER_SHARD && c->one_process && !c->sharded)
 		return true;

@@ -289,4 +289,5 @@ void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const
 	if (cause == OOM_CAUSE_TOO_LARGE) {
 		oom_fixes_of_layers(c, offload, a);
 		layers(c, offload, a);
+	}
 }

@@ -216,6 +216,14 @@ static void decode_model(struct oom_crash *c, const char *begin, const char *end
 	c->sees = any(begin, end, pixels);
 }
 
+/* "--> 599 attention_scores = torch.baddbmm(": the innermost cell or file of a notebook's traceback, with the lines around it. */
+static enum oom_crash_part by_arrow(const char *begin, const char *line, uint64_t tried)
+{
+	const char *const last = oom_text_last(line - begin > 900 ? line - 900 : begin, line, "--> ");
+
+	return last ? oom_part_near(last, oom_line_end(last, line), false, tried) : OOM_PART_UNKNOWN;
+}
+
 /* Of PyTorch's own refusals: what the frames show, else what the words around them do. */
 static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin, const char *at, const char *line, const char *end)
 {
@@ -226,7 +234,8 @@ static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin
 	static const char *const resumes[] = {"oading optimizer state", "oad optimizer state", "oad the optimizer state", "hen I resume", "hen resum", "resumed the model", "resuming the training",
 					      "resuming training", "resume the training", "resume training from", "init_from=resume", "init_from resume", "estoring checkpoint", "estoring the checkpoint", "estoring optimizer", "ith load optim", "o-load-optim, it is ok", "o-load-optim it works", NULL},
 				 *const steps[] = {"it/s", "s/it", "loss", "Epoch", NULL};
-	const char *const stop = oom_text_find(begin, line, "File \"") ? NULL : below(line, end);
+	/* notebooks mark the line that ran by an arrow */
+	const char *const stop = oom_text_find(begin, line, "File \"") || oom_text_find(begin, line, "--> ") ? NULL : below(line, end);
 	const uint64_t tried = c->bytes[OOM_CRASH_TRIED];
 	enum oom_crash_part part = OOM_PART_UNKNOWN;
 	struct oom_span s;
@@ -237,6 +246,8 @@ static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin
 		part = oom_part_near(innermost(line, stop), stop, false, tried);
 	else if (part == OOM_PART_UNKNOWN && (c->traceback || line > begin))
 		part = oom_part_near(innermost(begin, line), line, false, tried);
+	if (part == OOM_PART_UNKNOWN)
+		part = by_arrow(begin, line, tried);
 	if (part != OOM_PART_UNKNOWN)
 		return part;
 	if (c->phase == OOM_CRASH_LOAD && !c->trains && any(begin, end, merges))

@@ -260,6 +260,9 @@ const struct oom_phase_rule oom_phase_of_inferring[] = {
 	{"in predict", OOM_CRASH_INFERENCE},
 	{"predict(", OOM_CRASH_INFERENCE},
 	{"in infer", OOM_CRASH_INFERENCE},
+	/* masks of what was found, put back into the image (mmdet, detectron2) */
+	{"in _do_paste_mask", OOM_CRASH_INFERENCE},
+	{"in paste_masks_in_image", OOM_CRASH_INFERENCE},
 	{"infer(", OOM_CRASH_INFERENCE},
 	{"in sample", OOM_CRASH_INFERENCE},
 	{"prefill", OOM_CRASH_INFERENCE},

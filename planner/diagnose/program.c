@@ -27,7 +27,8 @@ static const struct oom_program programs[] = {
 	{"invokeai", "InvokeAI", OOM_ACTIVITY_INFERS, "invokeai", {"@invokeai", "InvokeAI"}, "diffusers-train", {NULL}},
 	/* the makers' own scripts, by the files that only infer; others train with their modules */
 	{"wan", "Wan's generate.py", OOM_ACTIVITY_INFERS, "wan",
-	 {"wan/text2video.py", "wan/image2video.py", "wan/textimage2video.py", "wan/first_last_frame2video.py", "wan/speech2video.py", "Wan2.1/generate.py", "Wan2.2/generate.py"},
+	 {"wan/text2video.py", "wan/image2video.py", "wan/textimage2video.py", "wan/first_last_frame2video.py", "wan/speech2video.py", "Wan2.1/generate.py", "Wan2.2/generate.py", "--task t2v-", "--task i2v-", "--task ti2v-", "--task s2v-",
+	  "--task animate-"},
 	 NULL, {NULL}},
 	{"diffsynth", "DiffSynth", OOM_ACTIVITY_EITHER, "diffsynth", {"@diffsynth", "DiffSynth", "enable_vram_management("}, "diffusers-train", {NULL}},
 	{"hunyuan-video", "HunyuanVideo's script", OOM_ACTIVITY_INFERS, "hunyuan-video",
@@ -84,7 +85,7 @@ static const struct oom_program programs[] = {
 	  "text_generation_router", "text-generation-launcher", "text-generation-inference", "max-batch-prefill-tokens", "@text_generation",
 	  "text_generation.errors"}, NULL, {NULL}},
 	{"tensorrt-llm", "TensorRT-LLM", OOM_ACTIVITY_SERVES, "trtllm",
-	 {"@tensorrt_llm", "[TensorRT-LLM]", "TensorRT-LLM", "trtllm-serve", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"}, NULL, {NULL}},
+	 {"@tensorrt_llm", "[TensorRT-LLM]", "[TRT-LLM]", "TensorRT-LLM", "trtllm-serve", "kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"}, NULL, {NULL}},
 	{"lmdeploy-lite", "LMDeploy's quantiser", OOM_ACTIVITY_INFERS, "lmdeploy-lite", {"@lmdeploy/lite", "lmdeploy lite"}, NULL, {NULL}},
 	{"lmdeploy", "LMDeploy", OOM_ACTIVITY_SERVES, "lmdeploy", {"@lmdeploy", "[TM][", "turbomind", "lmdeploy serve", "LMDeploy"}, NULL, {NULL}},
 	{"exllama", "ExLlama", OOM_ACTIVITY_INFERS, "exllama", {"@exllamav2", "@exllamav3", "@tabbyAPI", "nsufficient VRAM for model", "nsufficient VRAM in split for model"}, NULL, {NULL}},
@@ -262,10 +263,20 @@ static bool is_compared(const char *begin, const char *p, const char *end)
 	return false;
 }
 
+/* "~/.lmstudio/models/own/m.gguf": whose folder a file lies in is not who reads it. */
+static bool in_path_of_weights(const char *p, const char *end)
+{
+	const char *q = p;
+
+	while (q < end && !strchr(" \t\r\n\"'`,;)", *q))
+		q++;
+	return q - p > 5 && !memcmp(q - 5, ".gguf", 5);
+}
+
 static bool word_in(const char *begin, const char *end, const char *word)
 {
 	for (const char *p = begin; (p = oom_text_find(p, end, word)); p++)
-		if (!of_process(begin, p, end) && !is_compared(begin, p, end))
+		if (!of_process(begin, p, end) && !is_compared(begin, p, end) && !in_path_of_weights(p, end))
 			return true;
 	return false;
 }

@@ -248,7 +248,7 @@ static const struct {
 	 OOM_CRASH_UNKNOWN, OOM_PART_UNKNOWN, OOM_CAUSE_HOST_RAM, "", OOM_WORK_UNKNOWN, "page file", TRAINING},
 	/* a pipeline's own option that keeps parts on the host; Lightning's bar; a tensor beyond the card is no weight */
 	{"Wan-Video/Wan2.1#205", "python generate.py --task t2v-14B --ckpt_dir ./Wan2.1 --offload_model True\n" CUDA, OOM_CRASH_INFERENCE,
-	 OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "image-model", OOM_WORK_INFERENCE, "smaller image", "keep only the part"},
+	 OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "wan", OOM_WORK_INFERENCE, "smaller --size", "keep only the part"},
 	{"ml4bio/Dense-Homolog-Retrieval#23", CUDA "Predicting:   0%|\n", OOM_CRASH_INFERENCE, OOM_PART_UNKNOWN, OOM_CAUSE_TOO_LARGE, "",
 	 OOM_WORK_INFERENCE, "fewer inputs", TRAINING},
 	{"heykeetae/Self-Attention-GAN#59", "CUDA out of memory. Tried to allocate 200.00 GiB (GPU 0; 10.92 GiB total capacity; 2.00 GiB already "

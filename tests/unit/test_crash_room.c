@@ -88,9 +88,35 @@ static void test_pieces_and_loops(void **state)
 	crash_all_met(wants, sizeof(wants) / sizeof(wants[0]));
 }
 
+/* What llama.cpp prints before it is refused: 11910 MiB free, a GiB for what computes, and 400 MiB of weights and 64 of cache
+ * (2 x 1024 x 2 bytes x 16384 tokens) for each of 49 layers are 23.4 layers. */
+static void test_layers(void **state)
+{
+#define LOADS(device, command) \
+	command "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 3060) - 11910 MiB free\n" device "print_info: n_layer          = 48\nprint_info: n_embd_k_gqa     = 1024\n" \
+	"print_info: n_embd_v_gqa     = 1024\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 19600.00 MiB on device 0: cudaMalloc failed: out of memory\n" \
+	"alloc_tensor_range: failed to allocate CUDA0 buffer of size 20552089600\nllama_model_load: error loading model: unable to allocate CUDA0 buffer\n"
+	static const struct crash_want wants[] = {
+		{"ggml-org/llama.cpp#7366", LOADS("", "llama-server -m m.gguf -ngl 99 -c 16384\n"), 1, "-ngl 23 or lower: each of the 49 layers takes 400 MiB of weights and 64 of cache", NULL, NULL, "all layers were asked for"},
+		/* 19600 / 40 = 490: (11910 - 1024) / (490 + 64) = 19.6 */
+		{"the same", LOADS("", "llama-server -m m.gguf -ngl 40 -c 16384\n"), 1, "-ngl 19 or lower: each of the 40 layers", NULL, NULL, "40 of them are in that buffer"},
+		{"the same", LOADS("llama_model_load_from_file_impl: using device CUDA1 (NVIDIA GeForce RTX 3060) - 11910 MiB free\n", "llama-server -m m.gguf -ngl 99 -c 16384\n"), 1, "-ngl lower", "-ngl 23", NULL,
+		 "which card holds which layers is not said"},
+		{"ollama/ollama#12634", "panic: unable to load model: D:\\own\\blobs\\sha256-1\nggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 437944320\nalloc_tensor_range: failed to allocate CPU buffer "
+		 "of size 437944320\nllama_model_load: error loading model: unable to allocate CPU buffer\ngithub.com/ollama/ollama/runner\n", 1, "page file", NULL, NULL, "a refusal of 418 MiB on Windows"},
+		{"InternLM/InternLM#79", "model = AutoModelForCausalLM.from_pretrained(\"own/m\", device_map=\"auto\", trust_remote_code=True).cuda()\n" BEYOND("2.00", "23.65", "22.00"), 1, "leave out the .cuda()", NULL, NULL,
+		 "all layers on the first card"},
+		{"the same", "model = AutoModelForCausalLM.from_pretrained(\"own/m\", device_map=\"auto\")\nx = tokenizer(\"a\").to(\"cuda\")\n" BEYOND("2.00", "23.65", "22.00"), 6, "torch", "leave out the .cuda()", NULL,
+		 "the inputs belong there"},
+	};
+
+	(void)state;
+	crash_all_met(wants, sizeof(wants) / sizeof(wants[0]));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_cache), cmocka_unit_test(test_scores), cmocka_unit_test(test_programs), cmocka_unit_test(test_pieces_and_loops)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_cache), cmocka_unit_test(test_scores), cmocka_unit_test(test_programs), cmocka_unit_test(test_pieces_and_loops), cmocka_unit_test(test_layers)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
