@@ -137,6 +137,7 @@ struct oom_crash {
 	uint64_t layers, layer_bytes;           /* what llama.cpp put on the card, and what one takes there; 0: unknown */
 	uint64_t asked_layers, cache_layer_bytes; /* how many it was to put there, and what one takes of the cache; 0: unknown */
 	uint64_t device_free;                   /* on the one device, before it loaded; 0: unknown */
+	bool keeps_vectors;                     /* embeddings of all inputs stay on the card */
 	bool map_undone;                        /* its code lays a model over the cards, and then all of it on the first */
 	int64_t first_dimension;                /* of the shape of three and more that was refused; 0: none is given */
 	bool text_array;                        /* NumPy's of text, each entry as wide as the longest */

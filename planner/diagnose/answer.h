@@ -247,6 +247,8 @@ void oom_fixes_of_layers(const struct oom_crash *c, const char *offload, struct 
 void oom_decode_places(struct oom_crash *c, const char *begin, const char *end);        /* places.c */
 /* fixes_cache.c: the same of a message about a KV cache; and its arithmetic, as evidence. */
 void oom_fixes_of_cache(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
+/* The weights fit the share: what took the rest was the trial run. */
+bool oom_cache_beside_weights(const struct oom_crash *c);
 bool oom_cache_has_sizes(const struct oom_crash *c);     /* all that can be changed of it is said with its numbers */
 void oom_observe_cache(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);

@@ -70,6 +70,7 @@ const struct oom_cause_rule oom_causes_named[] = {
 	/* the blocked layout of ONNX Runtime's CPU kernels (core/optimizer/nchwc_transformer.cc), and their allocator's name */
 	RULE("onnxruntime-arena", 0, "_nchwc", IN(LINE), CAUSE(HOST_RAM), 0.85, "a node of that layout runs on the CPU alone: the arena is the host's"),
 	RULE("onnxruntime-arena", 0, "for Cpu", IN(LINE), CAUSE(HOST_RAM), 0.85, "the arena is the host's"),
+	RULE("xpu-error-no-numbers", 0, "_OUT_OF_HOST_MEMORY", IN(LINE), CAUSE(HOST_RAM), 0.6, "the driver says that the host's memory ran out, from which it gives integrated and small cards theirs"),
 	RULE("ggml-cpu", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.9, "the buffer lies in the host's memory"),
 	RULE("ggml-pinned", 0, NULL, IN(ANY), CAUSE(HOST_RAM), 0.6, pinned, .pinned = true),
 	RULE("xla-early-abort", 0, NULL, IN(ANY), CAUSE(TOO_LARGE), 0.9,

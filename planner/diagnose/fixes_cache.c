@@ -39,6 +39,28 @@ static double card_of(const struct oom_crash *c)
 	return c->smi.total ? (double)c->smi.total : c->card_named * GIB;
 }
 
+/* What the weights leave of the share, by the model's name and the run's own bits, where the message has no number; negative:
+ * they do not fit it; 0: it is not known. */
+static double beside_weights(const struct oom_crash *c, double *weights, double *given)
+{
+	const double card = c->smi.total ? (double)c->smi.total : (c->card_said > 0 ? c->card_said : c->card_named) * GIB,
+		     share = oom_told(c, "gpu_memory_utilization") > 0 ? oom_told(c, "gpu_memory_utilization") : 0.9;
+
+	if (c->known[OOM_CRASH_TRIED] || !c->parameters || card <= 0 || !oom_whole_share(c) || strcmp(oom_whole_share(c), "gpu_memory_utilization") || ((c->set & OOM_SET(OOM_LEVER_QUANT)) && !c->weight_bits))
+		return 0;
+	*weights = (double)c->parameters * (c->weight_bits ? c->weight_bits : 16) / 8 / oom_weight_cards(c);
+	*given = share * card;
+	/* a trial run that takes as much as the weights is none: somebody else is there, or the name is not the model's */
+	return *given - *weights < *weights ? *given - *weights : 0;
+}
+
+bool oom_cache_beside_weights(const struct oom_crash *c)
+{
+	double weights, given;
+
+	return beside_weights(c, &weights, &given) > 0;
+}
+
 /* The share of the card that would hold what is missing; 0: the card's size is not said, or no share gives it. */
 static double share_for(const struct oom_crash *c, const char *share)
 {
@@ -108,10 +130,14 @@ void oom_fixes_of_cache(const struct oom_crash *c, enum oom_cause cause, struct 
 
 void oom_observe_cache(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a)
 {
+	double weights, given;
 	char *out;
 
 	if (cause != OOM_CAUSE_KV_CACHE)
 		return;
+	if (beside_weights(c, &weights, &given) > 0 && (out = oom_evidence_slot(a)))
+		snprintf(out, sizeof(a->evidence[0]), "of the share of %.1f GiB the weights take %.1f, by the model's name: the trial run of the longest context takes the %.1f that are left before the cache is made", given / GIB,
+			 weights / GIB, (given - weights) / GIB);
 	if (c->two_ways && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "a lower share leaves the cache nothing, a higher one runs out of memory beside it: no share is right, what both hold has to be less");
 	if (!has_sizes(c) || !(out = oom_evidence_slot(a)))

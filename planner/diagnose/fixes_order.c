@@ -122,6 +122,7 @@ static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 /* Between two shares that are wrong both: what weights and what runs beside them take. */
 static const enum oom_lever of_no_share[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(GRAPHS), V(REQUESTS));
 /* The weights have taken the share, which is nearly all of the card. */
+static const enum oom_lever of_trial_runs[OOM_MAX_LEVERS] = DO(V(CONTEXT), V(REQUESTS), V(QUANT), V(SPREAD));
 static const enum oom_lever of_no_blocks[OOM_MAX_LEVERS] = DO(V(QUANT), V(SPREAD), V(KV));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
 
@@ -261,7 +262,7 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 	if (cause == OOM_CAUSE_KV_CACHE && c->two_ways)
 		return of_no_share;
 	if (cause == OOM_CAUSE_KV_CACHE && oom_format_is(c, OOM_FORMAT_BUDGET) && !c->known[OOM_CRASH_TRIED] && oom_told(c, "gpu_memory_utilization") >= 0.9 && !oom_told(c, "max_model_len"))
-		return of_no_blocks;
+		return oom_cache_beside_weights(c) ? of_trial_runs : of_no_blocks;
 	/* idle, but in the pools of recorded graphs: no setting of the allocator joins those */
 	if (cause == OOM_CAUSE_FRAGMENTATION && c->bytes[OOM_CRASH_PRIVATE_POOL] > c->bytes[OOM_CRASH_TRIED] && oom_lever_of(c, OOM_LEVER_GRAPHS))
 		return of_pools;

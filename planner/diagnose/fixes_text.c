@@ -62,6 +62,8 @@ static void fix_before_all(const struct oom_asked *q, struct oom_crash_answer *a
 		oom_fix_add(a, "", "torch.float16 as the model's type: before Ampere PyTorch's fused attention takes that and float32 alone, of another type it makes the whole matrix of scores, which no offload makes smaller");
 	else if (falls_back(c) && (c->amd || !strcmp(c->framework, "torch-rocm")))
 		oom_fix_add(a, "", "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL=1 before it starts: without it PyTorch has no fused attention for many Radeon cards, and makes the whole matrix of scores");
+	if (of_memory && c->keeps_vectors && q->work != OOM_WORK_TRAINING)
+		oom_fix_add(a, "", "encode() without convert_to_tensor=True: with it the vectors of all inputs stay on the card until the last is made, as NumPy arrays each batch's go to the host; many millions in parts, each saved");
 	if (of_memory && c->map_undone)
 		oom_fix_add(a, "", "leave out the .cuda() or .to() behind from_pretrained: device_map has laid the layers over the cards, and that call lays all of them on the first; move the inputs alone");
 	if (of_memory && c->moved_whole)

@@ -62,9 +62,9 @@ enum oom_lever oom_fix_instead(const struct oom_crash *c, enum oom_cause cause, 
 	/* its cache is as large as the share that it was given */
 	if (lever == OOM_LEVER_KV && cause != OOM_CAUSE_KV_CACHE && oom_takes_share(c))
 		return OOM_LEVER_ROOM;
-	if ((lever == OOM_LEVER_HOST || lever == OOM_LEVER_LOAD_HOST) && c->windows && oom_runtime_is(c, OOM_RUNTIME_LAYERED) && c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] < (uint64_t)1 << 30)
+	if ((lever == OOM_LEVER_HOST || lever == OOM_LEVER_LOAD_HOST) && c->windows && !c->wsl && oom_runtime_is(c, OOM_RUNTIME_LAYERED) && c->known[OOM_CRASH_TRIED] && c->bytes[OOM_CRASH_TRIED] < (uint64_t)1 << 30)
 		return OOM_LEVER_PAGEFILE;
-	if (lever == OOM_LEVER_HOST && c->windows && !oom_lever_own(c, lever))
+	if (lever == OOM_LEVER_HOST && c->windows && !c->wsl && !oom_lever_own(c, lever))
 		return OOM_LEVER_PAGEFILE;
 	/* what is left of a cache that is quantised already */
 	if (lever == OOM_LEVER_KV && (c->set & OOM_SET(OOM_LEVER_KV)))

@@ -24,7 +24,15 @@ static bool map_undone(const char *begin, const char *end)
 	return false;
 }
 
+/* sentence-transformers' encode(convert_to_tensor=True) keeps every vector on the card until all are there, convert_to_numpy,
+ * its default, moves each batch's to the host (sentence_transformers/SentenceTransformer.py). */
+static bool keeps_vectors(const char *begin, const char *end)
+{
+	return oom_text_find(begin, end, "convert_to_tensor=True") && oom_text_find(begin, end, "encode(");
+}
+
 void oom_decode_places(struct oom_crash *c, const char *begin, const char *end)
 {
 	c->map_undone = map_undone(begin, end);
+	c->keeps_vectors = keeps_vectors(begin, end);
 }

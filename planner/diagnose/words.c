@@ -204,6 +204,8 @@ const struct oom_trigger oom_triggers[] = {
 	SAYS("hipErrorOutOfMemory", "torch-rocm", "hip-error-no-numbers", 3),
 	SAYS("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "torch-xpu", "xpu-error-no-numbers", 3),
 	SAYS("UR_RESULT_ERROR_OUT_OF_RESOURCES", "torch-xpu", "xpu-error-no-numbers", 3),
+	SAYS("UR_RESULT_ERROR_OUT_OF_HOST_MEMORY", "torch-xpu", "xpu-error-no-numbers", 3),
+	SAYS("PI_ERROR_OUT_OF_HOST_MEMORY", "torch-xpu", "xpu-error-no-numbers", 3),
 	SAYS("PI_ERROR_OUT_OF_RESOURCES", "torch-xpu", "xpu-error-no-numbers", 3),
 	SAYS("ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "torch-xpu", "xpu-error-no-numbers", 3),
 	SAYS("HSA_STATUS_ERROR_OUT_OF_RESOURCES", "torch-rocm", "hip-error-no-numbers", 3),

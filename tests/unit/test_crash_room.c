@@ -32,6 +32,11 @@ static void test_cache(void **state)
 		{"the same", "NVIDIA GeForce RTX 4090\n" NEEDS("100000", "8.0", "7.0", "87500"), 2, "gpu_memory_utilization 0.95", NULL, NULL, "1 GiB of 24 is 0.042 beyond the default of 0.9"},
 		/* 0.5 of 2 GiB would hold 50000 of 200000 */
 		{"wtdcode/vllm-backport#15", NEEDS("200000", "2.0", "0.5", "1000"), 1, "missing 1.50 GiB", "max_model_len 1000", "1000 would fit, not 50000", "states of layers without attention"},
+		/* 14e9 x 2 bytes are 26.1 GiB of 0.95 x 32 = 30.4 */
+		{"QwenLM/Qwen3#12", "vllm serve own/Own-14B-Chat --gpu-memory-utilization 0.95 on a V100 with 32GB\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.\n", 1,
+		 "max_model_len", NULL, "of the share of 30.4 GiB the weights take 26.1", "the trial run of the longest context has the rest"},
+		{"the same", "vllm serve own/Own-34B-Chat --gpu-memory-utilization 0.95 on a V100 with 32GB\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.\n", 1,
+		 "a quantised checkpoint", NULL, NULL, "weights that leave nothing"},
 		{"sgl-project/sglang#4330", "With --mem-fraction-static 0.86 I get a CUDA out of memory error, and with 0.83 this:\nRuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n",
 		 2, "--tp over more GPUs", "--mem-fraction-static higher", "no share is right", "neither a higher nor a lower share"},
 		{"the same", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n", 1, "--mem-fraction-static higher", NULL, NULL, "one error alone"},
@@ -80,6 +85,9 @@ static void test_pieces_and_loops(void **state)
 	static const struct crash_want wants[] = {
 		{"csslc/PiSA-SR#9", "python test.py --vae_encoder_tiled_size 1024 --vae_decoder_tiled_size 192\n[Tiled VAE]: Executing Decoder Task Queue: 9%\n" BEYOND("12.00", "23.55", "21.00"), 1,
 		 "--vae_decoder_tiled_size 192 -> 96", "recompute", NULL, "the decoder's pieces, not the encoder's"},
+		{"huggingface/sentence-transformers#1244", "vectors = model.encode(texts, convert_to_tensor=True)\nRuntimeError: CUDA out of memory.\n", 1, "without convert_to_tensor=True", NULL, NULL, "vectors that stay on the card"},
+		{"oobabooga/textgen#536", "Loading own-30b...\nKilled\nWindows 10, WSL Ubuntu, text-generation-webui\n", 3, ".wslconfig", "System, Advanced", NULL, "Linux under Windows has its own limit"},
+		{"intel/ipex-llm#11993", "python inference.py on an Arc A380\nNative API returns: -6 (PI_ERROR_OUT_OF_HOST_MEMORY)\n", 6, "memory", NULL, "the host's memory ran out", "a word that no row had"},
 		{"ltkong218/IFRNet#30", "It tends to accumulate memory with every run of the loop.\n" TRACE AT("/o/own/run.py", "infer", "out = model.inference(a, b)") BEYOND("0.05", "8.00", "7.19"), 1, "torch.no_grad()", NULL,
 		 NULL, "graphs that nobody goes back through"},
 	};
