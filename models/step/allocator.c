@@ -170,6 +170,7 @@ void oom_replay_clear(struct oom_replay *r, const struct oom_alloc_rules *rules)
 	r->least_rest[false] = rules->expandable ? OOM_BLOCK : MIB + 1;
 	r->retries = 0;
 	r->failed = r->given_up = r->died = r->streams = false;
+	r->others_end = NULL;
 }
 
 uint64_t oom_replay_trace(struct oom_replay *r, const int64_t *trace, size_t n,

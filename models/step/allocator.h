@@ -57,6 +57,9 @@ struct oom_replay {
 	uint32_t retries;               /* requests that had cached segments released first */
 	uint64_t top, reserved, peak;
 	uint64_t held, most;            /* in blocks that are used, rests that are not cut off included; the most ever */
+	/* gives back what other streams may still read, before cached segments are released; NULL: there is nothing of the kind */
+	void (*others_end)(void *of);
+	void *of;
 	bool streams;                   /* blocks of another stream than the computation's were asked for */
 	struct oom_free_set free;       /* last, as its bins need not be zeroed */
 };

@@ -3,8 +3,8 @@
  * Segments of their own, or with expandable_segments one arena a pool that grows page by page.  A full
  * card (malloc, release_available_cached_blocks, release_cached_blocks in CUDACachingAllocator.cpp):
  * where cudaMalloc gives no more, max_split_size_mb has the oversized free blocks released that the
- * request needs; else every cached segment that nothing lives in is, of arenas every free page; then it
- * is tried again, once. */
+ * request needs; else what other streams may still read is waited for (synchronize_and_free_events) and every
+ * cached segment that nothing lives in is, of arenas every free page; then it is tried again, once. */
 #include "step/allocator_blocks.h"
 
 /* False: there is not so much left. */
@@ -254,6 +254,8 @@ int32_t oom_obtain(struct oom_replay *r, uint64_t size, unsigned pool)
 	if (b >= 0)
 		return b;
 	r->retries++;
+	if (r->others_end)
+		r->others_end(r->of);
 	oom_release_cached(r);
 	b = r->failed ? -1 : obtain(r, size, pool);
 	if (b < 0 && !r->failed)

@@ -67,6 +67,6 @@ void oom_playing_go(struct playing *g, enum oom_moment_of_step moment);
 /* A row is freed that waits, in a forward or a backward pass; a unit's parameters are gathered; the host waits for all. */
 void oom_playing_free_late(struct playing *g, const struct oom_played *row, enum oom_stream_id stream);
 void oom_playing_before_gather(struct playing *g, enum oom_stream_id stream);
-void oom_playing_sync(struct playing *g);
+void oom_playing_sync(void *playing);
 
 #endif

@@ -370,6 +370,8 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 		return OOM_ERR_MEMORY;
 	if (s->whole_first && !(g.loaded = oom_player_slots(p, t->n_params)))
 		return OOM_ERR_MEMORY;
+	p->allocator.others_end = oom_playing_sync;
+	p->allocator.of = &g;
 	measure_rows(&g);
 	oom_playing_come(&g, OOM_AT_LOAD);
 	oom_playing_loaded(&g);
@@ -379,6 +381,7 @@ enum oom_status oom_replay(struct oom_player *p, const struct oom_schedule *s,
 		g.first = !step;
 		training_step(&g);
 	}
+	p->allocator.others_end = NULL;
 	st = oom_player_end(p, out);
 	if (!st)
 		without_workspaces(&g, out);

@@ -11,7 +11,8 @@
  * the loss is a number).  An event stays in the queue until then, so that the forward of later steps has one unit more under
  * way than that of the first.
  *
- * A card that is ahead of its host gives them back at once: this is the most. */
+ * A card that is ahead of its host gives them back at once: this is the most.  A full card is waited for
+ * (card_memory.c). */
 #include <string.h>
 
 #include "step/playing.h"
@@ -39,8 +40,10 @@ void oom_playing_before_gather(struct playing *g, enum oom_stream_id stream)
 		oldest_back(g);
 }
 
-void oom_playing_sync(struct playing *g)
+void oom_playing_sync(void *playing)
 {
+	struct playing *g = playing;
+
 	for (size_t i = 0, n = g->n_waits ? g->late_to[g->n_waits - 1] : 0; i < n; i++)
 		oom_free(playing_allocator(g), g->p->late[i]);
 	for (size_t i = 0; i < g->n_waits; i++)
