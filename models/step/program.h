@@ -17,7 +17,7 @@
 /* Structures with every layer recorded by itself that are kept for replays. */
 #define FULL_SLOTS 6
 /* Variants of one structure that are kept: engines and offloads that a search compares. */
-#define OOM_VARIANTS 16
+#define OOM_VARIANTS 32
 /* Bytes beyond which a row is refused: 64 TiB. */
 #define OOM_ROW_LIMIT ((uint64_t)1 << 46)
 

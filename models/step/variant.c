@@ -253,16 +253,31 @@ int64_t oom_variant_left(const struct oom_variant *v, struct oom_ranks ranks)
 	return sum;
 }
 
+static bool found_floor(const struct oom_variant *v, struct oom_ranks ranks, uint64_t *floor)
+{
+	const size_t n = v->n_floors < OOM_FLOORS_KEPT ? v->n_floors : OOM_FLOORS_KEPT;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct oom_floor *k = &v->floor[i];
+
+		if (k->of.n == ranks.n && k->of.pad == ranks.pad && k->of.bucket == ranks.bucket) {
+			*floor = k->bytes;
+			return true;
+		}
+	}
+	return false;
+}
+
 enum oom_status oom_variant_floor(struct oom_evaluator *ev, struct oom_variant *v, struct oom_ranks ranks,
 				  uint64_t *floor, struct oom_error *err)
 {
 	const struct oom_tape *t = v->tape;
 	struct oom_span fwd, bwd;
+	struct oom_floor *kept;
 
-	*floor = v->floor;
+	*floor = 0;
 	/* without rows of its own a variant sends nothing */
-	if (t != v->own || !t->cap_rows || (v->floor_of.n == ranks.n && v->floor_of.pad == ranks.pad &&
-					   v->floor_of.bucket == ranks.bucket))
+	if (t != v->own || !t->cap_rows || found_floor(v, ranks, floor))
 		return OOM_OK;
 	if (!oom_room((void **)&ev->comm, &ev->cap_comm, 1024, t->n_rows, sizeof(*ev->comm)))
 		return oom_error_set(err, OOM_ERR_MEMORY, "out of host memory");
@@ -272,8 +287,9 @@ enum oom_status oom_variant_floor(struct oom_evaluator *ev, struct oom_variant *
 				      0;
 	fwd = oom_walk(t, OOM_STREAM_FWD, ev->comm, false);
 	bwd = oom_walk(t, OOM_STREAM_BWD, ev->comm, false);
-	v->floor = (uint64_t)(fwd.peak > fwd.net + bwd.peak ? fwd.peak : fwd.net + bwd.peak);
-	v->floor_of = ranks;
-	*floor = v->floor;
+	*floor = (uint64_t)(fwd.peak > fwd.net + bwd.peak ? fwd.peak : fwd.net + bwd.peak);
+	kept = &v->floor[v->n_floors++ % OOM_FLOORS_KEPT];
+	kept->of = ranks;
+	kept->bytes = *floor;
 	return OOM_OK;
 }

@@ -5,8 +5,8 @@
 #include "oomplan/plan.h"
 #include "tape/compiled.h"
 
-/* Batches whose spans are kept. */
-enum { OOM_BATCHES_KEPT = 8 };
+/* Batches whose spans are kept, and ranks whose floors are: a table of offers asks for a few of each, card after card. */
+enum { OOM_BATCHES_KEPT = 8, OOM_FLOORS_KEPT = 8 };
 
 struct oom_variant {
 	/* what it was made for (oom_shape_of); 0: as recorded */
@@ -20,9 +20,12 @@ struct oom_variant {
 		int64_t n;
 	} *left;
 	size_t n_left;
-	/* the peak of added communication rows, and the ranks it was computed for */
-	uint64_t floor;
-	struct oom_ranks floor_of;
+	/* the peaks of added communication rows, and the ranks that the last were computed for */
+	struct oom_floor {
+		struct oom_ranks of;
+		uint64_t bytes;
+	} floor[OOM_FLOORS_KEPT];
+	size_t n_floors;                /* ever */
 	/* the spans of all streams, and the batch they were computed for */
 	bool spanned;
 	struct oom_batch at;
