@@ -26,6 +26,7 @@ static const struct oom_program programs[] = {
 	{"triton-server", "Triton Inference Server", OOM_ACTIVITY_SERVES, "triton-server", {"backend_model_instance.cc", "TRITONBACKEND", "tritonserver", "triton_python_backend"}, NULL, {NULL}},
 	{"invokeai", "InvokeAI", OOM_ACTIVITY_INFERS, "invokeai", {"@invokeai", "InvokeAI"}, "diffusers-train", {NULL}},
 	/* the makers' own scripts, by the files that only infer; others train with their modules */
+	{"wan2gp", "Wan2GP", OOM_ACTIVITY_INFERS, "wan2gp", {"Wan2GP", "WanGP", "wgp.py", "@mmgp"}, NULL, {NULL}},
 	{"wan", "Wan's generate.py", OOM_ACTIVITY_INFERS, "wan",
 	 {"wan/text2video.py", "wan/image2video.py", "wan/textimage2video.py", "wan/first_last_frame2video.py", "wan/speech2video.py", "Wan2.1/generate.py", "Wan2.2/generate.py", "--task t2v-", "--task i2v-", "--task ti2v-", "--task s2v-",
 	  "--task animate-"},

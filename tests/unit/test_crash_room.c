@@ -68,6 +68,7 @@ static void test_programs(void **state)
 	static const struct crash_want wants[] = {
 		{"lllyasviel/stable-diffusion-webui-forge#2858", TRACE AT("/o/stable-diffusion-webui-forge/backend/nn/flux.py", "forward", "q = q * freqs") BEYOND("2.00", "7.60", "6.00"), 2, "GPU Weights", "--medvram", NULL,
 		 "the folder of Forge"},
+		{"deepbeepmeep/Wan2GP#957", "CUDA error: out of memory\n" TRACE AT("E:\\o\\Wan2GP\\wgp.py", "generate_video", "seed = set_seed(seed)"), 3, "--profile 4", "the clip in pieces", NULL, "its own memory profiles"},
 		{"tensorflow/serving#1107", "served by tensorflow/serving:latest-gpu\n{'error': 'OOM when allocating tensor with shape[64,256,160,160] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by "
 		 "allocator GPU_0_bfc'}\n", 1, "fewer examples a request", "if it was training", NULL, "a server trains nothing"},
 		{"madroidmaq/mlx-omni-server#59", "Three models through an api. The same works when loading with LMStudio.\nlibc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: "
