@@ -5,8 +5,8 @@
  *
  * --audio-seconds says how long the audio of a sample is (16,000 samples a second, Wav2Vec2FeatureExtractor's default), seq_len how
  * many labels it has.  Layers that layerdrop leaves out are counted: the step that needs most leaves out none.
- * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat,data2vec,wavlm,sew,wav2vec2_conformer,wav2vec2_bert}/modeling_*.py; the loss:
- * aten/src/ATen/native/cuda/LossCTC.cu. */
+ * Reference: transformers 5.12, models/{wav2vec2,hubert,unispeech,unispeech_sat,data2vec,wavlm,sew,wav2vec2_conformer,
+ * wav2vec2_bert}/modeling_*.py; the loss: aten/src/ATen/native/cuda/LossCTC.cu. */
 #include <string.h>
 
 #include "blocks/encdec.h"
