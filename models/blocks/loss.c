@@ -121,6 +121,15 @@ static struct oom_val one_kernel(struct oom_tape *t, const struct kernel *k, str
 	return n >= 0 ? oom_node_out(t, n, 0, loss) : loss;
 }
 
+/* verl's log-probabilities are the losses of flash_attn's kernel, whose gradient takes the logits' place (verl/utils/
+ * torch_functional.py logprobs_from_logits_flash_attn, workers/actor/dp_actor.py inplace_backward). */
+struct oom_val oom_flash_logps(struct oom_tape *t, struct oom_val logits)
+{
+	static const struct kernel in_place = {"FlashCrossEntropy", true, true, {"logsumexp", "losses", "z_losses"}};
+
+	return one_kernel(t, &in_place, logits, oom_new(t, "labels", logits.mono, D(1), OOM_I64));
+}
+
 /* logits.float(), but for a kernel that reads 16-bit logits as they are, and a loop that passes them on so. */
 struct oom_val oom_upcast_logits(struct oom_tape *t, struct oom_val logits)
 {

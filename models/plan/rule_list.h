@@ -167,6 +167,8 @@
  "objective {objective} takes the logits that the model returns: --loss plain"},
 {IS(fused_ce, OOM_LOSS_OWN_TYPE), NEEDS(AMONG(objective, LOOPED)),
  "objective {objective} takes the logits that the model returns: --loss plain"},
+{IS(fused_ce, OOM_LOSS_FLASH), NEEDS(AMONG(objective, BIT(OOM_METHOD_SFT) | BIT(OOM_METHOD_GRPO))),
+ "objective {objective} makes its own loss of whole logits: --loss plain"},
 {IS(objective, OOM_METHOD_PPO), EXCLUDES(THAT(FSDP)),
  "objective ppo: two models in one wrapper are not modelled in engine {engine}; use hf or deepspeed"},
 {IS(objective, OOM_METHOD_PPO_APART), EXCLUDES(THAT(FSDP)),

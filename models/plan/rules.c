@@ -96,7 +96,7 @@ static bool trains_base(const struct oom_plan *p)
 /* losses of trainers that give the model no labels: transformers before 4.46 upcast the logits all the same */
 #define WITHOUT_LABELS (BIT(OOM_LOSS_PLAIN) | BIT(OOM_LOSS_SLICED))
 /* and those that a loop of somebody else's takes its log-probabilities of: an fp32 copy, or the logits as they are */
-#define BY_LOOPS (WITHOUT_LABELS | BIT(OOM_LOSS_OUTSIDE) | BIT(OOM_LOSS_OWN_TYPE))
+#define BY_LOOPS (WITHOUT_LABELS | BIT(OOM_LOSS_OUTSIDE) | BIT(OOM_LOSS_OWN_TYPE) | BIT(OOM_LOSS_FLASH))
 #define LOOPED (BIT(OOM_METHOD_SFT) | OOM_METHODS_OF_PREFERENCES)
 #define BY_TOKENS (BIT(OOM_LOSS_CHUNKED_NLL) | BIT(OOM_LOSS_TILED))
 #define COMPARING (BIT(OOM_METHOD_DPO) | BIT(OOM_METHOD_KTO) | BIT(OOM_METHOD_GRPO) | \

@@ -107,7 +107,8 @@ struct oom_called oom_call(struct oom_tape *t, const struct oom_arch *a, bool tr
 	/* TRL's and transformers' trainers call what accelerate has wrapped */
 	const struct oom_objective *objective = oom_objective_of(t->plan);
 	const bool trainer = t->amp && oom_loop_of(t->plan) != OOM_LOOP_PLAIN;
-	const bool wrapped = wanted ? t->amp : train && (t->plan->convert_outputs_fp32 || trainer);
+	/* verl's own loop, whose log-probabilities are flash_attn's, hands logits on as they are */
+	const bool wrapped = wanted ? t->amp && t->plan->fused_ce != OOM_LOSS_FLASH : train && (t->plan->convert_outputs_fp32 || trainer);
 	struct oom_val loss;
 	struct oom_called c;
 

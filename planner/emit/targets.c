@@ -96,6 +96,8 @@ static const struct emit_cost rlhf_costs[] = {
 
 /* verl/workers load models with flash_attention_2; Megatron-core steps with its fused Adam */
 static const struct emit_cost verl_costs[] = {
+	/* log-probabilities are flash_attn's losses (verl/utils/torch_functional.py) */
+	{"loss", "plain", "flash", "", true},
 	{"attn", "sdpa", "flash", "", true},
 	{"attn", "eager", "flash", "", true},
 	{"optimizer", "adamw-fused", "adamw", " (torch.optim.AdamW steps with foreach: more than was priced)", false},

@@ -52,7 +52,7 @@ static const struct fw_row rows[] = {
 	FW_KEY(MODEL "enable_gradient_checkpointing", "grad-ckpt", ON_OFF, NULL, MODEL_YAML),
 	FW_KEY("model.enable_gradient_checkpointing", "grad-ckpt", ON_OFF, NULL, SFT_YAML),
 	FW_KEY(MODEL "enable_activation_offload", "offload-activations", "true>true;false>false", NULL, MODEL_YAML),
-	FW_KEY(MODEL "use_fused_kernels", "loss", "true>fused;false>plain", NULL, MODEL_YAML),
+	{MODEL "use_fused_kernels", .hook = true, .source = MODEL_YAML},
 	{MODEL "use_liger", .note = "Liger's kernels: less than is priced"},
 	{"model.use_liger", .note = "Liger's kernels: less than is priced"},
 	FW_KEY(MODEL "lora_rank", "lora-r", NULL, NULL, MODEL_YAML),
@@ -190,10 +190,6 @@ static void finish_batch(struct fw_part *p)
 			     "prompt and response, " CONFIG "rollout/rollout.yaml");
 	if (fw_on(p, ACTOR "use_dynamic_bsz"))
 		fw_take_token_rows(p, ACTOR "ppo_max_token_len_per_gpu", ACTOR "use_dynamic_bsz", 16384, BALANCED);
-	/* verl/utils/torch_functional.py logprobs_from_logits_flash_attn, since 25b0f22 of April 2025 with inplace_backward */
-	if (fw_on(p, ACTOR "use_dynamic_bsz") && !is_megatron(p))
-		fw_open(p, "micro-batch", "verl's log-probabilities are flash_attn's cross entropy, in place of the logits: of so many tokens "
-			"less than is priced, which is TRL's");
 }
 
 static void finish_sft(struct fw_part *p)
@@ -251,6 +247,23 @@ static void finish_megatron(struct fw_part *p)
 	fw_megatron_offload(p, OPTIM "optimizer_offload_fraction");
 }
 
+/* Log-probabilities are flash_attn's losses, in place of the logits since 25b0f22 of April 2025, when entropies with a gradient
+ * went from the update that asks for none; transformers was 4.51 then.  Before that, and with them, whole logits are priced as
+ * TRL has them, which is more. */
+static void finish_loss(struct fw_part *p, bool sft, bool megatron)
+{
+	const char *fused = MODEL "use_fused_kernels";
+	const bool entropy = strtod(fw_text(p, ACTOR "entropy_coeff"), NULL) > 0 || fw_on(p, ACTOR "calculate_entropy") ||
+			     fw_older(p, "transformers", 4, 52) || fw_key(p, ACTOR "ppo_micro_batch_size");
+
+	if (fw_on(p, fused))
+		fw_set(p, "loss", "fused", fused, NULL);
+	else if (!sft && !megatron && !entropy && fw_fact_is(p, "objective", "grpo"))
+		fw_set(p, "loss", "flash", fw_key(p, fused) ? fused : NULL, "verl/utils/torch_functional.py logprobs_from_logits_flash_attn");
+	else
+		fw_set(p, "loss", "plain", fw_key(p, fused) ? fused : NULL, MODEL_YAML " use_fused_kernels");
+}
+
 /* FSDP's reference waits in host memory: only the actor's module is made without CPUOffload (verl/workers/fsdp_workers.py
  * _build_model_optimizer).  Megatron's stays. */
 static void finish_reference(struct fw_part *p, bool megatron)
@@ -285,7 +298,7 @@ static void finish(struct fw_part *p)
 	if (fw_fact_is(p, "objective", "grpo"))
 		fw_default(p, "rollouts", "engine", "verl/workers/rollout: vLLM or SGLang");
 	fw_default(p, "attn", "flash", "verl/workers: attn_implementation flash_attention_2");
-	fw_default(p, "loss", "plain", MODEL_YAML " use_fused_kernels");
+	finish_loss(p, sft, megatron);
 	fw_take_whole_logits(p, "verl/workers/actor/dp_actor.py:258-269: logits of all tokens");
 	fw_default(p, "packing", "false", "rows are unpadded, not joined to fixed lengths");
 	/* verl/workers/actor/dp_actor.py: only then does the update compute it, with its gradient */

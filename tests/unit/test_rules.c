@@ -131,6 +131,7 @@ static const struct {
 	{"spare-loss=true", "spare-loss=true objective=dpo"},
 	{"loss=outside objective=grpo", "loss=outside objective=kto"},
 	{"loss=own-type objective=grpo", "loss=own-type objective=orpo"},
+	{"loss=flash objective=dpo", "loss=flash objective=grpo"},
 	{"objective=ppo engine=fsdp2 gpus=2 zero=3", "objective=ppo engine=deepspeed gpus=2 zero=2"},
 	{"objective=ppo-apart engine=fsdp2 gpus=2 zero=3", "objective=ppo-apart engine=deepspeed gpus=2 zero=2"},
 	{"objective=dpo reference=adapter", "objective=dpo reference=adapter lora-r=8"},
