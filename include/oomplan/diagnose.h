@@ -168,6 +168,9 @@ struct oom_crash {
 	uint64_t parameters;                    /* of the model, by its name; 0: unknown */
 	bool by_shape;                          /* that number follows from the shape that options give, not from a name */
 	bool grew;                              /* somebody watched the host's memory fill from step to step, or epoch to epoch */
+	char helped[48];                        /* an option with which, or without which, the text says it runs; "": none */
+	bool helped_without;
+	bool pretrains;                         /* by its own words: no adapters */
 	bool sub_groups;                        /* ZeRO-3's step over one sub group of its parameters */
 	uint64_t host_used, host_total;         /* of the host's memory, as DeepSpeed's log prints them; 0: it does not */
 	bool drafts;                            /* a server that decodes speculatively, by its options */
@@ -185,7 +188,7 @@ struct oom_crash {
 	/* bits of those levers that free less than is missing, by that price; and it names a change that fits. The decoder leaves
 	 * both empty */
 	uint64_t idle;
-	bool answered;
+	bool answered, states_over;             /* and its weights and states alone exceed the card */
 	bool old_card;                          /* the cards that the text names are all older than Ampere */
 	bool several;                           /* models are loaded one after the other, or beside one another */
 	bool stepped;                           /* a training's bar has counted two steps and more: what it holds throughout fits */

@@ -39,6 +39,7 @@ struct oom_priced {
 	uint64_t missing_bytes;         /* what it held at the crash and the price has not, which a change has to leave free as well */
 	uint64_t changed_bytes;         /* 0: nothing was found */
 	bool fits;
+	bool states_over;               /* weights, gradients and states alone exceed the card */
 };
 /* OOM_ERR_UNKNOWN: the text gives no run that can be priced, *err says what is missing. */
 OOM_API enum oom_status oom_crash_price(const struct oom_crash_text *text, const struct oom_crash *crash, struct oom_priced *out,

@@ -225,6 +225,9 @@ bool oom_host_grew(const struct oom_crash *c, enum oom_crash_work work, enum oom
 bool oom_states_beyond_cards(const struct oom_crash *c, enum oom_crash_work work);
 bool oom_states_exceed_host(const struct oom_crash *c);
 void oom_fixes_of_facts(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
+/* helped.c: what the text says would do, first. */
+void oom_decode_helped(struct oom_crash *c, const char *begin, const char *end);
+void oom_fix_helped(const struct oom_crash *c, struct oom_crash_answer *a);
 /* evidence_sizes.c */
 void oom_observe_shape(const struct oom_crash *c, struct oom_crash_answer *a);
 void oom_observe_parameters(const struct oom_crash *c, enum oom_crash_work work, struct oom_crash_answer *a);

@@ -96,7 +96,7 @@ static void weights(const struct oom_crash *c, enum oom_crash_work work, enum oo
 	if (cause == OOM_CAUSE_HOST_RAM && c->offloads && c->disks && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, are %.1f GiB in 16 bits and %.1f GiB in fp32, which host memory holds while they are read; their states are on disks",
 			 parameters / 1e9, parameters * 2 / gib, parameters * 4 / gib);
-	else if (cause == OOM_CAUSE_HOST_RAM && c->offloads && (out = oom_evidence_slot(a)))
+	else if (cause == OOM_CAUSE_HOST_RAM && c->offloads && !(c->set & OOM_SET(OOM_LEVER_ADAPTER)) && (out = oom_evidence_slot(a)))
 		snprintf(out, sizeof(a->evidence[0]), "%.3g B parameters, by the model's name, x 12 bytes (fp32 weights and Adam's two moments, offloaded) = %.1f GiB "
 			 "in host memory, gradients and what is pinned beside them", parameters / 1e9, parameters * 12 / gib);
 	else if (cause == OOM_CAUSE_HOST_RAM && (out = oom_evidence_slot(a)))

@@ -63,16 +63,17 @@ static bool divides(const char *begin, const char *end)
  * equation 2 has the first form; add_network_size_args() in megatron/training/arguments.py the defaults). */
 double oom_parameters_of_shape(const char *begin, const char *end)
 {
-	static const char *const layers_of[] = {"num_layers", "num_hidden_layers", NULL}, *const hidden_of[] = {"hidden_size", NULL}, *const inner_of[] = {"ffn_hidden_size", "intermediate_size", NULL},
+	static const char *const layers_of[] = {"num_layers", "num_hidden_layers", "'n_layers'", NULL}, *const hidden_of[] = {"hidden_size", "'dim'", NULL}, *const inner_of[] = {"ffn_hidden_size", "intermediate_size", NULL},
 				 *const heads_of[] = {"num_attention_heads", NULL}, *const groups_of[] = {"num_query_groups", "num_key_value_heads", NULL},
 				 *const words_of[] = {"vocab_size", "padded_vocab_size", NULL};
 	const double layers = number_of(begin, end, layers_of), hidden = number_of(begin, end, hidden_of), inner = number_of(begin, end, inner_of), heads = number_of(begin, end, heads_of),
 		     groups = number_of(begin, end, groups_of), words = number_of(begin, end, words_of);
-	const bool gated = value_of(begin, end, "swiglu") || value_of(begin, end, "intermediate_size");
+	/* of Llama's own parameters: two thirds of four times the width, rounded up (model.py of meta-llama/llama, FeedForward) */
+	const bool llama = value_of(begin, end, "'multiple_of'"), gated = llama || value_of(begin, end, "swiglu") || value_of(begin, end, "intermediate_size");
 
 	if (layers < 2 || layers > 400 || hidden < 512 || hidden > 65536 || divides(begin, end) || value_of(begin, end, "num_experts") || value_of(begin, end, "num_local_experts"))
 		return 0;
-	return layers * hidden * (2 * hidden * (1 + (groups > 0 && heads >= groups ? groups / heads : 1)) + (gated ? 3 : 2) * (inner > 0 ? inner : 4 * hidden)) +
+	return layers * hidden * (2 * hidden * (1 + (groups > 0 && heads >= groups ? groups / heads : 1)) + (gated ? 3 : 2) * (inner > 0 ? inner : llama ? hidden * 8 / 3 : 4 * hidden)) +
 	       words * hidden * (value_of(begin, end, "untie_embeddings_and_output_weights") ? 2 : 1);
 }
 
@@ -104,7 +105,10 @@ void oom_decode_host_use(struct oom_crash *c, const char *begin, const char *end
 	double share, gib;
 
 	c->host_used = c->host_total = 0;
+	oom_decode_helped(c, begin, end);
 	c->grew = oom_runtime_is(c, OOM_RUNTIME_HOST) && grew(begin, end);
+	c->pretrains = oom_text_find(begin, end, "continuing pretraining") || oom_text_find(begin, end, "continue pretraining") || oom_text_find(begin, end, "continual pre") || oom_text_find(begin, end, "retrain from scratch") ||
+		       oom_text_find(begin, end, "rain from scratch") || oom_text_find(begin, end, "full fine-tun") || oom_text_find(begin, end, "full finetun");
 	c->sub_groups = oom_text_find(begin, end, "_optimizer_step(sub_group_id)");
 	if (!used || !percent)
 		return;
@@ -137,7 +141,7 @@ bool oom_states_beyond_cards(const struct oom_crash *c, enum oom_crash_work work
 {
 	const uint64_t others = OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_QUANT) | OOM_SET(OOM_LEVER_OPTIMIZER) | OOM_SET(OOM_LEVER_SHARD);
 
-	return work == OOM_WORK_TRAINING && c->trains && c->by_shape && !c->known[OOM_CRASH_TOTAL] && !c->known[OOM_CRASH_TRIED] && c->card_said <= 0 && !c->splits && !c->stepped && !c->priced &&
+	return work == OOM_WORK_TRAINING && c->trains && (c->by_shape || c->pretrains) && !c->known[OOM_CRASH_TOTAL] && !c->known[OOM_CRASH_TRIED] && c->card_said <= 0 && !c->splits && !c->stepped && !c->priced &&
 	       !(c->set & others) && oom_runtime_is(c, OOM_RUNTIME_TORCH) && 16 * (double)c->parameters > 80e9;
 }
 
@@ -258,6 +262,7 @@ void oom_fixes_of_facts(const struct oom_crash *c, enum oom_cause cause, struct 
 {
 	char own[300];
 
+	oom_fix_helped(c, a);
 	if (loaded_undivided(c))
 		oom_fix_add(a, "", "see that ZeRO-3 is at work while the model is loaded: TrainingArguments with its deepspeed file before from_pretrained, under deepspeed, torchrun or accelerate launch: this card holds the weights undivided");
 	/* huggingface.co/docs/bitsandbytes/fsdp_qlora */

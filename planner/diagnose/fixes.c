@@ -96,7 +96,7 @@ static void in_order(const struct oom_asked *q, enum oom_lever out[OOM_MAX_LEVER
 static uint64_t fix_by_levers(const struct oom_asked *q, struct oom_crash_answer *a)
 {
 	const struct oom_crash *c = q->c;
-	const bool told = q->cause == OOM_CAUSE_HOST_RAM && oom_format_of(c)->limit;
+	const bool told = q->cause == OOM_CAUSE_HOST_RAM && (oom_format_of(c)->limit || (*c->memory_limit && !oom_format_is(c, OOM_FORMAT_ONE_ARRAY | OOM_FORMAT_RAISED)));
 	/* an allocator without settings: what is emptied fills again with the next step */
 	const enum oom_lever part = q->work == OOM_WORK_TRAINING ? oom_part_of(c)->trains :
 				    q->work == OOM_WORK_EVAL || q->work == OOM_WORK_INFERENCE ? oom_part_of(c)->runs : OOM_LEVER_NONE;

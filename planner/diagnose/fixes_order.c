@@ -243,6 +243,8 @@ static const enum oom_lever *of_cause(const struct oom_crash *c, enum oom_crash_
 	/* weights and their states do not fit the card even if all others leave it */
 	if (cause == OOM_CAUSE_OTHER_PROCESS && work == OOM_WORK_TRAINING && oom_weights_too_large(c, work) && oom_states_surely(c, work))
 		return of_states_and_others;
+	if (c->states_over && cause == OOM_CAUSE_FRAGMENTATION && work == OOM_WORK_TRAINING)
+		return of_states_and_others;
 	if (cause == OOM_CAUSE_TOO_LARGE && work == OOM_WORK_EVAL && oom_runtime_is(c, OOM_RUNTIME_HOST))
 		return of_host_evaluations;
 	/* what the card's programs do with less of is what the host has more of */

@@ -47,6 +47,8 @@ const enum oom_lever *oom_levers_of_states(const struct oom_crash *c)
 
 	if (oom_copy_of_parameters(c, &each))
 		return of_copies;
+	if (c->states_over && !c->answered)
+		return of_sure_weights;
 	if (oom_states_share(c, OOM_WORK_TRAINING) > 0 && c->part == OOM_PART_UNKNOWN)
 		return of_shares;
 	if (oom_states_beyond_cards(c, OOM_WORK_TRAINING))

@@ -189,6 +189,9 @@ uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a
 	/* a graph's buffers hold the scores, where attention keeps them */
 	if (of_memory && c->part == OOM_PART_SCRATCH && !oom_lever_is_set(c, OOM_LEVER_SCORES) && oom_lever_own(c, OOM_LEVER_SCORES))
 		oom_fix_lever(c, a, "", OOM_LEVER_SCORES);
+	/* the run's own option is off: nothing is cheaper */
+	if (of_memory && work == OOM_WORK_TRAINING && *c->off && c->sees && oom_lever_is_set(c, OOM_LEVER_BATCH))
+		oom_fix_lever(c, a, "", OOM_LEVER_RECOMPUTE);
 	if (of_memory && c->sees && sees_at_work(c, work))
 		oom_fix_lever(c, a, "", OOM_LEVER_PIXELS);
 	fix_one_request(q, part, a);

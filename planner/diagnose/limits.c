@@ -22,6 +22,7 @@ static const struct {
 	{NULL, NULL, "--mem-per-cpu", "--mem-per-cpu"},
 	{NULL, NULL, "--mem", "--mem"},
 	{NULL, NULL, "MemoryMax", "MemoryMax"},
+	{NULL, NULL, "Memory Limit", "Memory Limit"},
 };
 enum { REACH = 160 };
 
@@ -42,7 +43,7 @@ static bool value_of(struct oom_crash *c, const char *p, const char *end, const 
 {
 	size_t n;
 
-	for (int i = 0; i < 5 && p < end && strchr(" =:\"'", *p); i++)
+	for (int i = 0; i < 5 && p < end && strchr(" =:\"'*", *p); i++)
 		p++;
 	n = quantity(p, end);
 	if (!n || n >= 16)

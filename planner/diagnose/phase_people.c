@@ -157,7 +157,7 @@ bool oom_people_stepped(const char *begin, const char *end)
 			if (oom_text_find(begin, end, words))
 				return true;
 		}
-	return counts_passed(begin, end) || oom_text_find(begin, end, "third step");
+	return counts_passed(begin, end) || oom_text_find(begin, end, "third step") || oom_text_find(begin, end, "fter running for") || oom_text_find(begin, end, "fter several hours") || oom_text_find(begin, end, "fter a few hours");
 }
 
 bool oom_bar_above(const char *from, const char *at)

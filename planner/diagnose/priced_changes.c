@@ -270,5 +270,6 @@ void oom_priced_settle(const struct oom_priced *priced, struct oom_crash *c)
 	c->set = (c->set | priced->set) & ~priced->unset;
 	c->priced = *priced->needs != 0;
 	c->idle = c->priced ? priced->idle : 0;
+	c->states_over = c->priced && priced->states_over;
 	c->answered = c->priced && priced->n_changes > 0 && priced->changed_bytes > 0 && !priced->missing_bytes;
 }

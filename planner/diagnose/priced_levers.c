@@ -33,14 +33,16 @@ static double frees(const struct oom_eval *e, enum oom_lever l)
 	return sum;
 }
 
-uint64_t oom_priced_idle(const struct oom_pricing *p)
+uint64_t oom_priced_idle(struct oom_pricing *p)
 {
-	const struct oom_priced *const out = p->out;
+	struct oom_priced *const out = p->out;
 	const struct oom_eval *const e = &p->m.asked.eval;
 	const double used = (double)out->used_bytes, card = (double)out->capacity_bytes;
 	/* a tenth of a card that nobody names, by a judgement */
 	const double least = !out->capacity_bytes ? used / 10 : out->n_changes && out->changed_bytes && used > card ? used - card : 0;
 	uint64_t idle = 0;
+
+	out->states_over = out->capacity_bytes && frees(e, OOM_LEVER_SHARD) > card;
 
 	/* what died was larger than what is priced, and nobody knows of what */
 	if (out->missing_bytes)
@@ -49,7 +51,7 @@ uint64_t oom_priced_idle(const struct oom_pricing *p)
 		if (frees(e, levers[i]) < least)
 			idle |= OOM_SET(levers[i]);
 	/* they do not fit whatever else is changed: what makes them less is no detour */
-	if (out->capacity_bytes && frees(e, OOM_LEVER_SHARD) > card)
+	if (out->states_over)
 		idle &= ~(OOM_SET(OOM_LEVER_SHARD) | OOM_SET(OOM_LEVER_ADAPTER));
 	if (out->capacity_bytes && used < 0.9 * card)
 		idle |= OOM_SET(OOM_LEVER_SHARD) | OOM_SET(OOM_LEVER_OPTIMIZER) | OOM_SET(OOM_LEVER_ADAPTER) | OOM_SET(OOM_LEVER_QUANT);

@@ -125,7 +125,7 @@ static const struct oom_program programs[] = {
 	{"monai", "MONAI", OOM_ACTIVITY_EITHER, "monai", {"@monai", "sliding_window_inference", "MONAI", "monailabel", "MONAILabel", "SwinUNETR"}, NULL, {NULL}},
 	{"nnunet", "nnU-Net", OOM_ACTIVITY_EITHER, "nnunet", {"@nnunetv2", "@nnunet", "@batchgenerators", "nnUNet", "Prediction on device was unsuccessful"}, NULL, {NULL}},
 	{"spacy", "spaCy", OOM_ACTIVITY_EITHER, "spacy", {"@spacy", "@spacy_transformers"}, NULL, {NULL}},
-	{"fairseq", "fairseq", OOM_ACTIVITY_TRAINS, "fairseq", {"@fairseq", "fairseq.trainer", "fairseq_cli", "fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-hydra-train", "attempting to recover from OOM in forward/backward pass"}, NULL, {NULL}},
+	{"fairseq", "fairseq", OOM_ACTIVITY_TRAINS, "fairseq", {"@fairseq", "fairseq.trainer", "fairseq_cli", "fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-hydra-train", "attempting to recover from OOM in forward/backward pass", "WARNING: ran out of memory with exception"}, NULL, {NULL}},
 	{"litgpt", "LitGPT", OOM_ACTIVITY_EITHER, "litgpt", {"@litgpt", "@lit_gpt", "@lit-gpt", "@lit_llama", "@lit-llama", "litgpt finetune", "litgpt pretrain"}, NULL, {"lightning"}},
 	{"llama-recipes", "llama-recipes", OOM_ACTIVITY_EITHER, "llama-recipes", {"@llama_recipes", "@llama_cookbook", "llama_finetuning.py", "batch_size_training", "llama-recipes"}, NULL, {"fsdp", "transformers"}},
 	{"lightning", "Lightning", OOM_ACTIVITY_EITHER, "lightning",

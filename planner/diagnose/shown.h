@@ -41,7 +41,7 @@ void oom_priced_given(struct oom_pricing *p);
 void oom_priced_needs(struct oom_pricing *p);
 void oom_priced_set(struct oom_pricing *p);
 /* priced_levers.c: bits of those that free less than is missing; changes were looked for. */
-uint64_t oom_priced_idle(const struct oom_pricing *p);
+uint64_t oom_priced_idle(struct oom_pricing *p);
 /* priced_weights.c: of what trains nothing, its weights beside the card; in_4: their bytes in 4 bits. */
 void oom_priced_weights(struct oom_pricing *p, const struct oom_eval *e, uint64_t in_4);
 /* priced_changes.c: searches, where it does not fit. */

@@ -29,6 +29,15 @@ static const struct crash_want want[] = {
 	 "--micro-batch-size", NULL, "the line that led to it", "divided among nobody knows how many"},
 	{"own", "  --num-layers 12\n  --hidden-size 768\nand now I get `CUDA out of memory`:\n" MEGATRON, 1,
 	 "--micro-batch-size", NULL, "the line that led to it", "85 M parameters fit every card"},
+	{"nanoGPT#391", "So I tried {'dim': 4096, 'multiple_of': 256, 'n_heads': 32, 'n_layers': 32, 'norm_eps': 1e-05, 'vocab_size': -1}\n" TRACE AT("/content/llama2.c/train.py", "<module>", "scaler.scale(loss).backward()")
+			  "RuntimeError: CUDA out of memory. Tried to allocate 172.00 MiB (GPU 0; 39.56 GiB total capacity; 37.80 GiB already allocated; 52.56 MiB free; 38.13 GiB reserved in total by PyTorch)\n", 1,
+	 "FSDP", "smaller images", "6.44 B parameters, by the model's shape, x 16 bytes (weights, gradients, AdamW's states) = 96.0 GiB a card", "32 x (4 x 4096^2 + 3 x 4096 x 10922): no batch is small enough"},
+	{"nanotron#161", "out of memory for continuing pretraining llama3-8B\nI use the following setting to train the model but I got the OOO with 8 GPUs. I tried HF accelerate with deepspeed zero-1 and it worked well previously:\nmodel:\n  dtype: bfloat16\n  model_config:\n    hidden_size: 4096\noptimizer:\n  clip_grad: 1.0\n", 1, "FSDP", NULL, "119.2 GiB before any activation", "8e9 x 16 bytes; who pretrains trains all"},
+	/* ---- what the text says would do ---- */
+	{"OpenRLHF#1013", "Task was killed due to the node running low on memory (ray oom)\n\xe5\xa6\x82\xe6\x9e\x9c\xe4\xbf\x9d\xe7\x95\x99--vllm_enable_sleep\xe5\xb0\xb1\xe4\xbc\x9a\xe6\x8a\xa5ray oom\xef\xbc\x8c\xe5\xa6\x82\xe6\x9e\x9c\xe5\x8e\xbb\xe6\x8e\x89\xe5\xb0\xb1\xe5\x8f\xaf\xe4\xbb\xa5\xe6\xad\xa3\xe5\xb8\xb8\xe8\xb7\x91\n"
+			  "python -m openrlhf.cli.train_ppo_ray --vllm_enable_sleep\n", 1,
+	 "leave out --vllm_enable_sleep", NULL, NULL, "kept it dies, left out it runs normally"},
+	{"own", "training own.py: it works fine on the other card with --amp but not here\n" OLD("256.00 MiB", "14.56 GiB", "13.30 GiB", "230.50 MiB", "13.65 GiB"), 6, "", "the text itself says", NULL, "what works is elsewhere, and before the option"},
 	/* ---- the host ---- */
 	{"dolly#111", "`deepspeed training/own.py  --per-device-train-batch-size 2 --input-model /home/m/pythia-2.8b --deepspeed config/ds_z3_bf16_config.json`\n[utils.py:831:see_memory_usage] Before initializing optimizer states\n"
 		      "[utils.py:832:see_memory_usage] MA 0.13 GB         Max_MA 0.13 GB         CA 0.63 GB         Max_CA 1 GB\n[utils.py:840:see_memory_usage] CPU Virtual Memory:  used = 29.71 GB, percent = 95.3%\n" KILLED, 2,
@@ -38,6 +47,8 @@ static const struct crash_want want[] = {
 	 "", "a host with more than", "29.71 of the host's 251.8 GiB (11.8 %)", "16 GB of states fit a host of 252: it is something else"},
 	{"K-Net#30", "training runs, but after several epochs I always get\n" SLURM "#SBATCH --mem 200G\n", 1,
 	 "DataLoader workers", "if a model was being loaded", "steps went through before it", "what it starts with fitted: a higher limit only puts it off"},
+	{"DrivoR#35", "training with Ray + PyTorch. After running for about 24 hours, the container was terminated due to **OOMKill (Exit Code 137)**\n> **Exit Code**: 137 (= 128 + 9, i.e., SIGKILL)\n> **Memory Limit**: 1000Gi\n", 2,
+	 "Memory Limit 1000Gi", "if a model was being loaded", "steps went through before it", "a day went by: what it starts with fitted"},
 	{"own", "training own.py\n" SLURM "#SBATCH --mem 200G\n", 1, "--mem 200G", NULL, NULL, "nothing says that it ran before"},
 	{"transformers#10722", TRACE AT("/l/transformers/trainer.py", "_maybe_log_save_evaluate", "metrics = self.evaluate()") AT("/l/transformers/trainer.py", "prediction_loop", "preds_gatherer = DistributedTensorGatherer(world_size, num_examples)")
 			       "numpy.core._exceptions.MemoryError: Unable to allocate 2.77 TiB for an array with shape (200704, 77, 49408) and data type float32\n", 1,
@@ -78,7 +89,7 @@ static const struct crash_want want[] = {
 			      "Of the allocated memory 73.28 GiB is allocated by PyTorch, and 1.59 GiB is reserved by PyTorch but unallocated.\n    self._optimizer_step(sub_group_id)\n", 1,
 	 "sub_group_size", NULL, NULL, "the step over one group of parameters"},
 	/* ---- states that are read ---- */
-	{"Megatron-LM#1509", "if run with --no-load-optim, it is ok, memory usage is about 60%. But with load optim, it is oom\nMegatron-LM\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 1,
+	{"Megatron-LM#1509", "if run with --no-load-optim, it is ok, memory usage is about 60%. But with load optim, it is oom\nMegatron-LM\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 2,
 	 "--ckpt-fully-parallel-load", "micro-batch", "states read from a checkpoint", "the text itself says what is in the way"},
 	{"own", "  --no-load-optim \\\nMegatron-LM, training\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 1, "micro-batch", NULL, NULL, "an option of the run that failed"},
 	/* ---- sizes of names ---- */
