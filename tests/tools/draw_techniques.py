@@ -18,6 +18,7 @@ configs among them; those of 271803 were priced after the Trainer's loop had a k
 717171 (40 of the Trainer, 38 ran; of optim, rmsprop and adagrad step tensor by tensor on emulated cards, foreach on real ones), 626262 (26,
 20), 828282 (40 pairs, 36) and 939393 (34 triples, 32) were priced before anything was changed, too: of them only runs that were wrong are rows.
 Ids of e are runs made to find a cause: attention of MVP (e6), adapters of shared tables (e7), LLM.int8 behind checkpoints (e9).
+928001 (40 pairs, 35 ran) and 928002 (44, 38) of 2026-11-27 were priced before anything was changed, too, and are no rows: 34 of each were within 0.1 %.
 415263 (26 pairs, 24 ran), 526374 (22 triples, 19) and 637485 (34 of the Trainer, 33) are of 2026-11-26 too, priced before anything was changed.  Their reserved bytes are left out where the run evaluates, which the
 replay of two steps does not.  928001 (40, of which 35 ran) is of 2026-11-27: 34 were exact to the byte, one whose teacher
 was counted in 8 bit as its student is a row.  `ret-` are blocks that return their attention weights, behind reentrant checkpoints.
