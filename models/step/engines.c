@@ -255,11 +255,11 @@ static bool casts_16bit(const struct oom_plan *p)
 
 /* accelerate keeps FSDP1's flat parameters in fp32 where they train under autocast, whatever they were loaded in
  * (accelerator.py prepare_model; data/h100_caps.csv, sh-01 and sh-07).  Its FSDP2 does so too (utils/fsdp_utils.py
- * fsdp2_prepare_model), but others run FSDP2 without it. */
+ * fsdp2_prepare_model), but others run FSDP2 without it.  Units that are frozen stay in 16 bit, and are counted in 32. */
 static bool upcasts(const struct oom_plan *p)
 {
 	return oom_engine_of(p)->upcasts && p->zero_stage && !oom_plan_adapted(p) && !oom_plan_quantised(p) &&
-	       !*p->freeze && !*p->train && (p->precision == OOM_BF16_AMP || p->precision == OOM_FP16_AMP);
+	       (p->precision == OOM_BF16_AMP || p->precision == OOM_FP16_AMP);
 }
 
 static bool copies_heads(const struct oom_plan *p)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "oomplan/answer.h"
+#include "oomplan/engine.h"
 #include "oomplan/rules.h"
 
 struct oom_question oom_question_default(void)
@@ -37,8 +38,11 @@ static void respell(struct oom_question *q)
 	oom_plan_get(&q->plan, k, is, sizeof(is));
 	if (strcmp(was, is))
 		snprintf(q->precision_note, sizeof(q->precision_note),
-			 "%.20s is %.20s weights and an fp32 master under this engine; autocast over fp32 ones is "
-			 "--torch-autocast true", was, is);
+			 oom_engine_at((size_t)q->plan.engine)->casts_model ?
+				 "%.20s is %.20s weights and an fp32 master under this engine; autocast over fp32 ones is "
+				 "--torch-autocast true" :
+				 "%.20s is %.20s under this engine: what trains is kept in fp32, whatever it was loaded in",
+			 was, is);
 }
 
 /* Settled once more it has nothing to say: what was said stays. */

@@ -264,6 +264,32 @@ static void test_persistence(void **state)
 }
 
 /* Every engine of the knob says what it keeps and buffers. */
+/* accelerate's prepare_model upcasts FSDP1's flat parameters that train (accelerator.py); adapters are in fp32 already, and
+ * their base stays as it is.  FSDP2 is also run without. */
+static void test_upcast(void **state)
+{
+	struct oom_plan p = plan(OOM_ENGINE_FSDP1, 4, 3);
+
+	(void)state;
+	p.precision = OOM_BF16_AMP;
+	oom_engine_respell(&p);
+	assert_int_equal(p.precision, OOM_AMP_BF16);
+	p.precision = OOM_FP16_AMP;
+	oom_engine_respell(&p);
+	assert_int_equal(p.precision, OOM_AMP_FP16);
+	p.precision = OOM_BF16;         /* without autocast nothing is */
+	oom_engine_respell(&p);
+	assert_int_equal(p.precision, OOM_BF16);
+	p.precision = OOM_BF16_AMP;
+	p.lora_r = 8;
+	oom_engine_respell(&p);
+	assert_int_equal(p.precision, OOM_BF16_AMP);
+	p = plan(OOM_ENGINE_FSDP2, 4, 3);
+	p.precision = OOM_BF16_AMP;
+	oom_engine_respell(&p);
+	assert_int_equal(p.precision, OOM_BF16_AMP);
+}
+
 static void test_engines_speak(void **state)
 {
 	const struct oom_option *k = oom_knob_find("engine");
@@ -288,6 +314,7 @@ int main(void)
 		cmocka_unit_test(test_fsdp_holdings),
 		cmocka_unit_test(test_passes_speak),
 		cmocka_unit_test(test_engines_speak),
+		cmocka_unit_test(test_upcast),
 		cmocka_unit_test(test_gpus_per_node),
 		cmocka_unit_test(test_persistence),
 	};
