@@ -76,7 +76,7 @@ static const struct limit limits_sharded[] = {
  * such card; 36 of 90 got through without bitsandbytes and flash-attn) was priced before anything was changed for it: 0.02 % off in the
  * median and 0.5 % at most; of reserved bytes Persimmon and umT5 +10 %. */
 static const struct limit limits_techniques[] = {
-	{"techniques", OOM_MEASURE_ALLOCATED, 48, 0.0003, 0.09},
+	{"techniques", OOM_MEASURE_ALLOCATED, 48, 0.0003, 0.04},
 	{"techniques", OOM_MEASURE_RESERVED, 48, 0.0015, 0.09},
 	{"techniques, second draw", OOM_MEASURE_ALLOCATED, 33, 0.0002, 0.003},
 	{"techniques, second draw", OOM_MEASURE_RESERVED, 33, 0.0005, 0.12},
