@@ -172,6 +172,8 @@ static void feed(struct reader *r, struct csv_parser *p, const char *s, size_t n
 					    oom_error_set(r->err, OOM_ERR_PARSE, "%s:%zu: malformed CSV: %s", r->file,
 							  r->line, csv_strerror(csv_error(p)));
 		/* libcsv keeps a cell until it ends, and one of /dev/zero never does */
+		if (p->pstate == r->between)
+			r->given = 0;           /* blanks that are no row */
 		if (r->given > MAX_GIVEN && !r->status)
 			too_long(r);
 		r->line += nl != NULL;

@@ -172,6 +172,25 @@ static void a_cell_without_an_end(void **state)
 	free(text);
 }
 
+/* Lines of blanks are no row, however many there are: none of them counts as a part of the next. */
+static void blanks_between_rows(void **state)
+{
+	enum { LONG = 5 << 20 };
+	char *text = malloc(LONG);
+	struct seen s = {.text = ""};
+	struct oom_error err = {{0}};
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, ' ', LONG);
+	memcpy(text, "a,b\n", 4);
+	for (size_t i = 100; i < LONG - 4; i += 100)
+		text[i] = '\n';
+	memcpy(text + LONG - 5, "\n1,2\n", 5);
+	assert_int_equal(oom_csv_parse(text, LONG, "t.csv", on_row, &s, &err), OOM_OK);
+	free(text);
+}
+
 /* What a reader of rows says ends the reading, and is what is said. */
 static void a_row_that_is_refused(void **state)
 {
@@ -293,7 +312,7 @@ int main(void)
 		cmocka_unit_test(a_cell_by_its_column),
 		cmocka_unit_test(what_is_no_table),
 		cmocka_unit_test(bytes_of_no_text),
-		cmocka_unit_test(bounds), cmocka_unit_test(a_cell_without_an_end),
+		cmocka_unit_test(bounds), cmocka_unit_test(a_cell_without_an_end), cmocka_unit_test(blanks_between_rows),
 		cmocka_unit_test(a_row_that_is_refused),
 		cmocka_unit_test(a_file_that_is_not_there),
 		cmocka_unit_test(what_was_written_reads_back),
