@@ -71,10 +71,23 @@ double oom_parameters_of_shape(const char *begin, const char *end)
 	/* of Llama's own parameters: two thirds of four times the width, rounded up (model.py of meta-llama/llama, FeedForward) */
 	const bool llama = value_of(begin, end, "'multiple_of'"), gated = llama || value_of(begin, end, "swiglu") || value_of(begin, end, "intermediate_size");
 
-	if (layers < 2 || layers > 400 || hidden < 512 || hidden > 65536 || divides(begin, end) || value_of(begin, end, "num_experts") || value_of(begin, end, "num_local_experts"))
+	/* whatever the text says is finite, and no model's */
+	if (layers < 2 || layers > 400 || hidden < 512 || hidden > 65536 || !(inner <= 64 * hidden) || !(words <= 1e7) || divides(begin, end) || value_of(begin, end, "num_experts") || value_of(begin, end, "num_local_experts"))
 		return 0;
 	return layers * hidden * (2 * hidden * (1 + (groups > 0 && heads >= groups ? groups / heads : 1)) + (gated ? 3 : 2) * (inner > 0 ? inner : llama ? hidden * 8 / 3 : 4 * hidden)) +
 	       words * hidden * (value_of(begin, end, "untie_embeddings_and_output_weights") ? 2 : 1);
+}
+
+/* "no memory leak", "fixed a leak": the words before it in its sentence, a few of them, take it back. */
+static bool is_denied(const char *sentence, const char *p)
+{
+	static const char *const words[] = {"no ", "No ", "not ", "n't ", "never ", "ithout ", "ixed ", "ixes "};
+	const char *const from = p - sentence > 24 ? p - 24 : sentence;
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (oom_text_find(from, p, words[i]))
+			return true;
+	return false;
 }
 
 /* Who watched it fill: on the host, unless the sentence is of the card. */
@@ -87,11 +100,12 @@ static bool grew(const char *begin, const char *end)
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		for (const char *p = begin; (p = oom_text_find(p, end, words[i])); p++) {
+			const char *const from = oom_sentence_begin(begin, p), *const to = oom_sentence_end(p, end, 1);
 			bool of_card = false;
 
 			for (size_t k = 0; k < sizeof(cards) / sizeof(cards[0]); k++)
-				of_card |= oom_text_find(oom_sentence_begin(begin, p), oom_sentence_end(p, end, 1), cards[k]) != NULL;
-			if (!of_card)
+				of_card |= oom_text_find(from, to, cards[k]) != NULL;
+			if (!of_card && !is_denied(from, p) && !oom_text_find(from, to, "while it load") && !oom_text_find(from, to, "during load"))
 				return true;
 		}
 	return false;
@@ -114,7 +128,7 @@ void oom_decode_host_use(struct oom_crash *c, const char *begin, const char *end
 		return;
 	gib = strtod(used + strlen("used = "), NULL);
 	share = strtod(percent + strlen("percent = "), NULL);
-	if (gib <= 0 || share < 0.1 || share > 100)
+	if (!(gib > 0 && gib < 1e6 && share >= 0.1 && share <= 100))
 		return;
 	c->host_used = (uint64_t)(gib * GIB);
 	c->host_total = (uint64_t)(gib / share * 100 * GIB);
@@ -195,8 +209,8 @@ static void host_grew(const struct oom_crash *c, enum oom_crash_work work, enum 
 	char *const out = oom_host_grew(c, work, cause) ? oom_evidence_slot(a) : NULL;
 
 	if (out)
-		snprintf(out, sizeof(a->evidence[0]), "%s, so it is what grows with them that filled the host: samples that the dataset caches, "
-			 "copies of its Python objects in every worker, results or losses kept in a list", c->grew ? "it was seen to grow while steps went through" : "steps went through before it");
+		snprintf(out, sizeof(a->evidence[0]), "%s that filled the host: samples that the dataset caches, "
+			 "copies of its Python objects in every worker, results or losses kept in a list", c->grew ? "it was seen to grow, so it is what is kept from step to step" : "steps went through before it, so it is what grows with them");
 }
 
 /* Of a card that the text does not name: what all of it takes, where that is more than one of 80 GB holds; in 16 bits alone half. */

@@ -102,13 +102,13 @@ static bool captures(const char *begin, const char *line)
 }
 
 /* A node or loop that draws, step by step; the decoder of pictures has a name of its own. */
-static bool samples(const char *begin, const char *end)
+static bool samples(const struct oom_crash *c, const char *begin, const char *end)
 {
-	static const char *const marks[] = {"KSampler", "SamplerCustom", "k_diffusion", "sampling_function(", "WanVideoSampler", "in denoise",
-					    /* the blocks of the models that are sampled, by ComfyUI's own functions */
-					    "in apply_rope", "in attention_pytorch", "optimized_attention(", NULL};
+	static const char *const marks[] = {"KSampler", "SamplerCustom", "k_diffusion", "sampling_function(", "WanVideoSampler", "in denoise", NULL},
+				 /* blocks of the models that are sampled, by functions of ComfyUI whose names language models' have too */
+				 *const blocks[] = {"in apply_rope", "in attention_pytorch", "optimized_attention(", NULL};
 
-	return any(begin, end, marks);
+	return any(begin, end, marks) || (oom_lever_own(c, OOM_LEVER_TILE) && any(begin, end, blocks));
 }
 
 /* A node that decodes, by its name, or what people write of it. */
@@ -224,6 +224,19 @@ static enum oom_crash_part by_arrow(const char *begin, const char *line, uint64_
 	return last ? oom_part_near(last, oom_line_end(last, line), false, tried) : OOM_PART_UNKNOWN;
 }
 
+/* "with --no-load-optim it is ok": Megatron's option, in a sentence that says that the run goes with it. */
+static bool runs_without_states(const char *begin, const char *end)
+{
+	static const char *const names[] = {"no-load-optim", "no_load_optim"}, *const goes[] = {" ok", " OK", " fine", "works", "worked", "no OOM", "no oom", "succeed", "normal"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		for (const char *p = begin; (p = oom_text_find(p, end, names[i])); p++)
+			for (size_t k = 0; k < sizeof(goes) / sizeof(goes[0]); k++)
+				if (oom_text_find(p, oom_sentence_end(p, end - p > 120 ? p + 120 : end, 1), goes[k]))
+					return true;
+	return false;
+}
+
 /* Of PyTorch's own refusals: what the frames show, else what the words around them do. */
 static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin, const char *at, const char *line, const char *end)
 {
@@ -232,7 +245,7 @@ static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin
 					     "merge_lora.py", "merge_adapter", NULL};
 	/* who goes on from a checkpoint, by what people write and by the option; not where steps were counted since */
 	static const char *const resumes[] = {"oading optimizer state", "oad optimizer state", "oad the optimizer state", "hen I resume", "hen resum", "resumed the model", "resuming the training",
-					      "resuming training", "resume the training", "resume training from", "init_from=resume", "init_from resume", "estoring checkpoint", "estoring the checkpoint", "estoring optimizer", "ith load optim", "o-load-optim, it is ok", "o-load-optim it works", NULL},
+					      "resuming training", "resume the training", "resume training from", "init_from=resume", "init_from resume", "estoring checkpoint", "estoring the checkpoint", "estoring optimizer", NULL},
 				 *const steps[] = {"it/s", "s/it", "loss", "Epoch", NULL};
 	/* notebooks mark the line that ran by an arrow */
 	const char *const stop = oom_text_find(begin, line, "File \"") || oom_text_find(begin, line, "--> ") ? NULL : below(line, end);
@@ -252,7 +265,7 @@ static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin
 		return part;
 	if (c->phase == OOM_CRASH_LOAD && !c->trains && any(begin, end, merges))
 		return OOM_PART_MERGED;
-	if ((c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_UNKNOWN || !c->traceback) && any(begin, end, resumes) && !any(begin, end, steps))
+	if ((c->phase == OOM_CRASH_LOAD || c->phase == OOM_CRASH_UNKNOWN || !c->traceback) && (any(begin, end, resumes) || runs_without_states(begin, end)) && !any(begin, end, steps))
 		return OOM_PART_RESTORED;
 	if (c->phase == OOM_CRASH_TO_DEVICE && moves(innermost(begin, line), line, inputs))
 		return OOM_PART_INPUT;
@@ -266,7 +279,7 @@ static enum oom_crash_part of_torch(const struct oom_crash *c, const char *begin
 		return OOM_PART_WARMUP;
 	if (!c->traceback && encodes(begin, at))
 		return OOM_PART_ENCODED;
-	if (samples(begin, end))
+	if (samples(c, begin, end))
 		return OOM_PART_SAMPLER;
 	if (c->phase == OOM_CRASH_INFERENCE && decodes(begin, line, end))
 		return OOM_PART_IMAGE;

@@ -38,6 +38,8 @@ static const struct crash_want want[] = {
 			  "python -m openrlhf.cli.train_ppo_ray --vllm_enable_sleep\n", 1,
 	 "leave out --vllm_enable_sleep", NULL, NULL, "kept it dies, left out it runs normally"},
 	{"own", "training own.py: it works fine on the other card with --amp but not here\n" OLD("256.00 MiB", "14.56 GiB", "13.30 GiB", "230.50 MiB", "13.65 GiB"), 6, "", "the text itself says", NULL, "what works is elsewhere, and before the option"},
+	{"own", "{\"num_hidden_layers\": 32, \"hidden_size\": 4096, \"intermediate_size\": 1e300, \"vocab_size\": 1e308}\npython train.py --gradient_accumulation_steps 4\n" OLD("256.00 MiB", "79.15 GiB", "78.30 GiB", "30.50 MiB", "78.65 GiB"), 1,
+	 "micro-batch", "LoRA", NULL, "no model's numbers"},
 	/* ---- the host ---- */
 	{"dolly#111", "`deepspeed training/own.py  --per-device-train-batch-size 2 --input-model /home/m/pythia-2.8b --deepspeed config/ds_z3_bf16_config.json`\n[utils.py:831:see_memory_usage] Before initializing optimizer states\n"
 		      "[utils.py:832:see_memory_usage] MA 0.13 GB         Max_MA 0.13 GB         CA 0.63 GB         Max_CA 1 GB\n[utils.py:840:see_memory_usage] CPU Virtual Memory:  used = 29.71 GB, percent = 95.3%\n" KILLED, 2,
@@ -57,6 +59,9 @@ static const struct crash_want want[] = {
 		      "After step 216/2701 in epoch 1, the code simply starts to consume approximately 6 MB of memory per iteration until I run out of memory.\n", 1,
 	 "see who grows", "batch size 128", "it was seen to grow", "the title says whose memory, the text how it filled"},
 	{"own", "GPU memory usage increasing for every epoch\nI always get OOM errors in training.\n", 6, "", "see who grows", NULL, "it is the card's"},
+	{"own", "Training a ResNet. There is no memory leak that I can see.\nRuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed.\n", 6, "DataLoader workers", "see who grows", NULL, "nobody saw it grow"},
+	{"own", "Notes: fixed a memory leak in 1.2.\nRuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed.\n", 6, "DataLoader workers", "see who grows", NULL, "one of long ago"},
+	{"own", "Memory usage increases while it loads the data, then it stays flat.\nRuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed.\n", 6, "DataLoader workers", "see who grows", NULL, "what is loaded is no growth"},
 	{"GLASS#62", "epoch:0 loss:1.74e+00 pt:83.15 svd:0 sample:400 IAUC:72.42\nepoch:2 loss:1.54e+00 pt:92.95 svd:0 sample:400 IAUC:75.48\nrun.sh: line 4:  8156 Killed                  python main.py\n", 3,
 	 "see who grows", "if a model was being loaded", "steps went through before it", "two epochs did"},
 	{"Open-Sora#173", "\xe8\xae\xad\xe7\xbb\x83\xe6\x97\xb6\xe5\x86\x85\xe5\xad\x98\xe9\x80\x90\xe6\xb8\x90\xe5\x8f\x98\xe5\xa4\xa7\nRuntimeError: DataLoader worker (pid 39) is killed by signal: Killed.\n", 1,
@@ -91,6 +96,8 @@ static const struct crash_want want[] = {
 	/* ---- states that are read ---- */
 	{"Megatron-LM#1509", "if run with --no-load-optim, it is ok, memory usage is about 60%. But with load optim, it is oom\nMegatron-LM\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 2,
 	 "--ckpt-fully-parallel-load", "micro-batch", "states read from a checkpoint", "the text itself says what is in the way"},
+	{"own", "With --no-load-optim the job works fine, with the states it is oom\nMegatron-LM\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 2,
+	 "--ckpt-fully-parallel-load", "micro-batch", "states read from a checkpoint", "the same in other words"},
 	{"own", "  --no-load-optim \\\nMegatron-LM, training\nRuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n", 1, "micro-batch", NULL, NULL, "an option of the run that failed"},
 	/* ---- sizes of names ---- */
 	{"own", "full training of Mixtral 8x7b\n" OLD("256.00 MiB", "79.15 GiB", "78.30 GiB", "30.50 MiB", "78.65 GiB"), 6, "", NULL, "46.7 B parameters", "mistral.ai/news/mixtral-of-experts: its experts share their attention"},
