@@ -11,6 +11,9 @@
 
 static const double MIB = 1048576.0;
 
+/* More than any card, model or context has: a text may say any number. */
+static const double MOST_MIB = 1e9, MOST_LAYERS = 10000, MOST_WIDTH = 1e6, MOST_TOKENS = 1e9;
+
 /* The number behind the word and what stands between, on its line; negative: there is none. */
 static double number_behind(const char *begin, const char *end, const char *word)
 {
@@ -41,7 +44,7 @@ static double free_of_one(const char *begin, const char *end)
 		mib = strtod(q, NULL);
 		n++;
 	}
-	return n == 1 ? mib * MIB : 0;
+	return n == 1 && mib < MOST_MIB ? mib * MIB : 0;
 }
 
 /* Ollama: memory.available="[22.8 GiB]" beside layers.offload=41, of one card. */
@@ -55,7 +58,7 @@ static double available(const char *begin, const char *end)
 	if (!p)
 		return 0;
 	v = strtod(p + strlen(word), &unit);
-	return unit + 5 < to && !memcmp(unit, " GiB]", 5) ? v * 1024 * MIB : 0;
+	return unit + 5 < to && !memcmp(unit, " GiB]", 5) && v > 0 && v * 1024 < MOST_MIB ? v * 1024 * MIB : 0;
 }
 
 /* As many as the command, the call or Ollama's log says; all that there are, where it says more or nothing. */
@@ -80,12 +83,12 @@ void oom_decode_layers(struct oom_crash *c, const char *begin, const char *end)
 
 	c->asked_layers = 0;
 	c->device_free = c->cache_layer_bytes = 0;
-	if (!oom_runtime_is(c, OOM_RUNTIME_LAYERED) || all < 2)
+	if (!oom_runtime_is(c, OOM_RUNTIME_LAYERED) || !(all >= 2 && all <= MOST_LAYERS))
 		return;
 	c->asked_layers = (uint64_t)asked(begin, end, all);
 	c->device_free = (uint64_t)(free_of_one(begin, end) > 0 ? free_of_one(begin, end) : available(begin, end));
 	/* keys and values in 16 bits, unless it was told otherwise */
-	if (k > 0 && v > 0 && told > 0)
+	if (k > 0 && v > 0 && told > 0 && k + v < MOST_WIDTH && told < MOST_TOKENS)
 		c->cache_layer_bytes = (uint64_t)((k + v) * 2 * told);
 }
 

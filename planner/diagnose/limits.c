@@ -52,13 +52,30 @@ static bool value_of(struct oom_crash *c, const char *p, const char *end, const 
 	return true;
 }
 
+/* "I am using speculative decoding", unless it is said not to be. */
+static bool says_so(const char *begin, const char *end)
+{
+	static const char *const word = "ing speculative decoding", *const denied[] = {"not ", "n't ", "ithout ", "isabl", "emov", "stop", "urn"};
+
+	for (const char *p = begin; (p = oom_text_find(p, end, word)); p++) {
+		const char *const from = oom_sentence_begin(p - begin > 20 ? p - 20 : begin, p);
+		bool no = false;
+
+		for (size_t i = 0; i < sizeof(denied) / sizeof(denied[0]); i++)
+			no |= oom_text_find(from, p, denied[i]) != NULL;
+		if (!no)
+			return true;
+	}
+	return false;
+}
+
 /* A draft that is looked up in the text has no weights (vllm/config/speculative.py "ngram", sglang server_args.py "NGRAM",
  * llama.cpp's --spec-type ngram-...). */
 static bool drafts(const char *begin, const char *end)
 {
-	static const char *const told[] = {"--speculative", "num_speculative_tokens", "speculative_config={", "--spec-", "ing speculative decoding"},
+	static const char *const told[] = {"--speculative", "num_speculative_tokens", "speculative_config={", "--spec-"},
 				 *const looked_up[] = {"NGRAM", "\"ngram\"", "'ngram'", "[ngram]", "ngram-"};
-	bool any = false;
+	bool any = says_so(begin, end);
 
 	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)
 		any |= oom_text_find(begin, end, told[i]) != NULL;
@@ -67,10 +84,22 @@ static bool drafts(const char *begin, const char *end)
 	return any;
 }
 
+/* What came of the first value stands before the second. */
+static bool says_an_error(const char *from, const char *to)
+{
+	static const char *const words[] = {"ut of memory", "OOM", "utOfMemory", "ot enough", "o available", "cache", "rror", "fails", "crash"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (oom_text_find(from, to, words[i]))
+			return true;
+	return false;
+}
+
 /* "Set to 0.85, it is out of memory; set to 0.84, it leaves nothing for the cache": two values of one share, two errors. */
 static bool two_ways(const struct oom_crash *c, const char *begin, const char *end)
 {
 	static const char *const refused[] = {"ut of memory", "OOM", "utOfMemory"};
+	const char *last = NULL;
 	bool full = false;
 	double first = 0;
 
@@ -85,9 +114,11 @@ static bool two_ways(const struct oom_crash *c, const char *begin, const char *e
 		/* a share of the card: less than three tenths of it nobody gives a server */
 		if (v < 0.3 || v >= 1 || !(oom_text_find(from, to, "fraction") || oom_text_find(from, to, "utilization")))
 			continue;
-		if (first > 0 && fabs(v - first) > 0.001)
+		/* "0.9, 0.95 and 0.98 were tried" is one error of all */
+		if (first > 0 && fabs(v - first) > 0.001 && says_an_error(last, p))
 			return true;
 		first = v;
+		last = p;
 	}
 	return false;
 }

@@ -1,4 +1,5 @@
 /* What a log says around a message: names of scripts, lines and their verbs, what failed by its name. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,7 +232,21 @@ static bool counts_steps(const char *begin, const char *end)
 	return false;
 }
 
-/* "epoch:2 loss:1.54", "Epoch: [0][511/1736]": a third epoch, or hundreds of batches of one. */
+/* "loss:1.54", "train_loss = 0.3": a number, not "focal loss". */
+static bool prints_loss(const char *from, const char *end)
+{
+	for (const char *p = from; (p = oom_text_find(p, end, "loss")); p++) {
+		const char *q = p + strlen("loss");
+
+		while (q < end && strchr(": =", *q))
+			q++;
+		if (q < end && isdigit((unsigned char)*q))
+			return true;
+	}
+	return false;
+}
+
+/* "epoch:2 loss:1.54", "Epoch: [0][511/1736]": a second or third epoch, or hundreds of batches of one. */
 static bool counts_epochs(const char *begin, const char *end)
 {
 	for (const char *p = begin; (p = oom_text_find(p, end, "poch")); p++) {
@@ -246,7 +261,7 @@ static bool counts_epochs(const char *begin, const char *end)
 		inner = bracket ? oom_text_find(q, oom_line_end(q, end), "][") : NULL;
 		if (inner && strtod(inner + 2, NULL) >= 200)
 			return true;
-		if (!bracket && q < end && *q >= '2' && *q <= '9' && oom_text_find(q, oom_line_end(q, end), "loss"))
+		if (!bracket && q < end && isdigit((unsigned char)*q) && strtod(q, NULL) >= 2 && prints_loss(q, oom_line_end(q, end)))
 			return true;
 	}
 	return false;

@@ -25,6 +25,8 @@ static const struct oom_program programs[] = {
 	{"fooocus", "Fooocus", OOM_ACTIVITY_INFERS, "fooocus", {"Fooocus"}, NULL, {"webui"}},
 	{"triton-server", "Triton Inference Server", OOM_ACTIVITY_SERVES, "triton-server", {"backend_model_instance.cc", "TRITONBACKEND", "tritonserver", "triton_python_backend"}, NULL, {NULL}},
 	{"invokeai", "InvokeAI", OOM_ACTIVITY_INFERS, "invokeai", {"@invokeai", "InvokeAI"}, "diffusers-train", {NULL}},
+	/* before Wan's script, whose names of tasks it has */
+	{"musubi", "musubi-tuner", OOM_ACTIVITY_TRAINS, "musubi", {"musubi", "wan_train_network.py", "hv_train_network.py"}, NULL, {NULL}},
 	/* the makers' own scripts, by the files that only infer; others train with their modules */
 	{"wan2gp", "Wan2GP", OOM_ACTIVITY_INFERS, "wan2gp", {"Wan2GP", "WanGP", "wgp.py", "@mmgp"}, NULL, {NULL}},
 	{"wan", "Wan's generate.py", OOM_ACTIVITY_INFERS, "wan",
@@ -59,7 +61,6 @@ static const struct oom_program programs[] = {
 	 {"@llamafactory", "@llmtuner", "llamafactory-cli", "`llamafactory`", "ds_z3_config", "ds_z2_config", "ds_z3_offload", "ds_z2_offload", "LLaMA-Factory", "llama-factory", "LlamaFactory", "finetuning_type", "cutoff_len:"}, NULL, {"trl", "trainer",
 	     "accelerate", "deepspeed", "transformers", "fsdp", "generate", "unsloth"}},
 	{"swift", "ms-swift", OOM_ACTIVITY_TRAINS, "swift", {"@swift/llm", "@swift/pipelines", "@swift/cli", "swift/trainers", "swift sft", "swift rlhf"}, NULL, {"trl", "trainer", "accelerate"}},
-	{"musubi", "musubi-tuner", OOM_ACTIVITY_TRAINS, "musubi", {"musubi"}, NULL, {NULL}},
 	{"simpletuner", "SimpleTuner", OOM_ACTIVITY_TRAINS, "simpletuner", {"SimpleTuner", "@simpletuner", "simpletuner train", "multidatabackend"}, NULL, {NULL}},
 	{"ai-toolkit", "ai-toolkit", OOM_ACTIVITY_TRAINS, "ai-toolkit", {"ai-toolkit", "ai_toolkit", "extensions_built_in/sd_trainer", "extensions_built_in\\sd_trainer", "jobs/process/BaseSDTrainProcess",
 	    "jobs\\process\\BaseSDTrainProcess", "accuracy_recovery_adapters", "sd_trainer"}, NULL, {"kohya"}},
@@ -252,7 +253,7 @@ static bool is_compared(const char *begin, const char *p, const char *end)
 {
 	static const char *const words[] = {" is fine", " are fine", " acted fine", " works fine", " worked fine", " work fine", " runs fine", " ran fine", " was fine", " were fine"};
 	/* "the same works when loading with LM Studio" */
-	static const char *const before[] = {"works when ", "works with ", "works in ", "works on ", "works fine ", "work fine ", "worked fine ", "runs fine ", "worked with ", "runs in ", "had this issue with ", "ame works "};
+	static const char *const before[] = {"works when ", "works with ", "works in ", "works on ", "works fine ", "work fine ", "worked fine ", "runs fine ", "worked with ", "ever had this issue with ", "n't have this issue with ", "ame works "};
 	const char *const stop = oom_sentence_end(p, end - p > 60 ? p + 60 : end, 1), *const from = oom_sentence_begin(p - begin > 60 ? p - 60 : begin, p);
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)

@@ -40,6 +40,8 @@ static void test_cache(void **state)
 		{"sgl-project/sglang#4330", "With --mem-fraction-static 0.86 I get a CUDA out of memory error, and with 0.83 this:\nRuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n",
 		 2, "--tp over more GPUs", "--mem-fraction-static higher", "no share is right", "neither a higher nor a lower share"},
 		{"the same", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n", 1, "--mem-fraction-static higher", NULL, NULL, "one error alone"},
+		{"own", "OOM of vllm: I tried gpu_memory_utilization 0.9, 0.95 and 0.97, all the same\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.\n", 1,
+		 "a quantised checkpoint", NULL, NULL, "one error of three shares"},
 	};
 
 	(void)state;
@@ -69,6 +71,8 @@ static void test_programs(void **state)
 		{"lllyasviel/stable-diffusion-webui-forge#2858", TRACE AT("/o/stable-diffusion-webui-forge/backend/nn/flux.py", "forward", "q = q * freqs") BEYOND("2.00", "7.60", "6.00"), 2, "GPU Weights", "--medvram", NULL,
 		 "the folder of Forge"},
 		{"deepbeepmeep/Wan2GP#957", "CUDA error: out of memory\n" TRACE AT("E:\\o\\Wan2GP\\wgp.py", "generate_video", "seed = set_seed(seed)"), 3, "--profile 4", "the clip in pieces", NULL, "its own memory profiles"},
+		{"own", "accelerate launch src/musubi_tuner/wan_train_network.py --task t2v-14B --network_dim 32\n" BEYOND("2.00", "23.65", "22.00"), 6, "in the dataset's TOML", "offload_model", NULL, "Wan's tasks, not Wan's script"},
+		{"own", TRACE AT("/o/own/llama.py", "apply_rope", "q = q * cos") BEYOND("2.00", "23.65", "22.00"), 6, "smaller batch", NULL, NULL, "no sampler's block"},
 		{"tensorflow/serving#1107", "served by tensorflow/serving:latest-gpu\n{'error': 'OOM when allocating tensor with shape[64,256,160,160] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by "
 		 "allocator GPU_0_bfc'}\n", 1, "fewer examples a request", "if it was training", NULL, "a server trains nothing"},
 		{"madroidmaq/mlx-omni-server#59", "Three models through an api. The same works when loading with LMStudio.\nlibc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: "
@@ -109,12 +113,16 @@ static void test_layers(void **state)
 		{"ggml-org/llama.cpp#7366", LOADS("", "llama-server -m m.gguf -ngl 99 -c 16384\n"), 1, "-ngl 23 or lower: each of the 49 layers takes 400 MiB of weights and 64 of cache", NULL, NULL, "all layers were asked for"},
 		/* 19600 / 40 = 490: (11910 - 1024) / (490 + 64) = 19.6 */
 		{"the same", LOADS("", "llama-server -m m.gguf -ngl 40 -c 16384\n"), 1, "-ngl 19 or lower: each of the 40 layers", NULL, NULL, "40 of them are in that buffer"},
+		{"own", LOADS("", "print_info: n_layer          = 1e300\nprint_info: n_embd_k_gqa     = 1e308\nllama-server -m m.gguf -ngl 1e300 -c 1e30\n"), 1, "-ngl ", NULL, NULL, "numbers of no model"},
 		{"the same", LOADS("llama_model_load_from_file_impl: using device CUDA1 (NVIDIA GeForce RTX 3060) - 11910 MiB free\n", "llama-server -m m.gguf -ngl 99 -c 16384\n"), 1, "-ngl lower", "-ngl 23", NULL,
 		 "which card holds which layers is not said"},
 		{"ollama/ollama#12634", "panic: unable to load model: D:\\own\\blobs\\sha256-1\nggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 437944320\nalloc_tensor_range: failed to allocate CPU buffer "
 		 "of size 437944320\nllama_model_load: error loading model: unable to allocate CPU buffer\ngithub.com/ollama/ollama/runner\n", 1, "page file", NULL, NULL, "a refusal of 418 MiB on Windows"},
 		{"InternLM/InternLM#79", "model = AutoModelForCausalLM.from_pretrained(\"own/m\", device_map=\"auto\", trust_remote_code=True).cuda()\n" BEYOND("2.00", "23.65", "22.00"), 1, "leave out the .cuda()", NULL, NULL,
 		 "all layers on the first card"},
+		{"own", "model = AutoModelForCausalLM.from_pretrained(\"own/m\", device_map=\"auto\")\nmodel.generate(tokenizer(\"a\").to(\"cuda\"))\n" BEYOND("2.00", "23.65", "22.00"), 6, "torch", "leave out the .cuda()", NULL,
+		 "inputs within a call"},
+		{"own", "model = AutoModelForCausalLM.from_pretrained(\"own/m\", device_map=None).cuda()\n" BEYOND("2.00", "23.65", "22.00"), 6, "torch", "leave out the .cuda()", NULL, "nothing was laid anywhere"},
 		{"the same", "model = AutoModelForCausalLM.from_pretrained(\"own/m\", device_map=\"auto\")\nx = tokenizer(\"a\").to(\"cuda\")\n" BEYOND("2.00", "23.65", "22.00"), 6, "torch", "leave out the .cuda()", NULL,
 		 "the inputs belong there"},
 	};
