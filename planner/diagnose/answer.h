@@ -116,7 +116,7 @@ bool oom_name_is_quantised(const char *from, const char *to);
 /* told.c: notes an option of that name (n bytes, with its dashes and prefix from "spelled" on) and value, if the
  * answers have a use for it. */
 void oom_told_note(struct oom_crash *c, const char *spelled, const char *name, size_t n, const char *value);
-/* weight_bits.c: fills c->weight_bits by an option and its value; among how many cards they are divided, 1: it does not say */
+/* weight_bits.c: fills c->weight_bits by an option and its value, which is no "false"; among how many cards they are divided, 1: it does not say */
 void oom_weight_bits_note(struct oom_crash *c, const char *name, size_t n, const char *value);
 unsigned oom_weight_cards(const struct oom_crash *c);
 /* An option that is told by switching it off. */
@@ -243,7 +243,6 @@ void oom_part_by_size(struct oom_crash *c);
 bool oom_after_steps(const struct oom_crash *c, enum oom_crash_work work, enum oom_cause cause);
 /* fixes_open.c: of a size that no batch grows to by itself */
 bool oom_one_is_large(const struct oom_crash *c);
-/* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
 /* layers.c: fills c->asked_layers, c->cache_layer_bytes and c->device_free; how many layers fit, by the option of those words */
 void oom_decode_layers(struct oom_crash *c, const char *begin, const char *end);
 void oom_fixes_of_layers(const struct oom_crash *c, const char *offload, struct oom_crash_answer *a);
@@ -254,6 +253,7 @@ void oom_fixes_of_cache(const struct oom_crash *c, enum oom_cause cause, struct 
 bool oom_cache_beside_weights(const struct oom_crash *c);
 bool oom_cache_has_sizes(const struct oom_crash *c);     /* all that can be changed of it is said with its numbers */
 void oom_observe_cache(const struct oom_crash *c, enum oom_cause cause, struct oom_crash_answer *a);
+/* fixes_numbers.c: what the message's own numbers say would do, first; offload: the words for layers on the host. */
 void oom_fixes_of_numbers(const struct oom_crash *c, enum oom_cause cause, const char *offload, struct oom_crash_answer *a);
 /* Before what was tried without success; fixes_numbers.c: the run's own options before advice in general. */
 extern const char oom_further[];

@@ -121,8 +121,9 @@ static const enum oom_lever of_own_weights[OOM_MAX_LEVERS] = DO(V(QUANT), V(OFFL
 static const enum oom_lever of_engines[OOM_MAX_LEVERS] = DO(V(ROOM), V(OTHERS));
 /* Between two shares that are wrong both: what weights and what runs beside them take. */
 static const enum oom_lever of_no_share[OOM_MAX_LEVERS] = DO(V(SPREAD), V(QUANT), V(GRAPHS), V(REQUESTS));
-/* The weights have taken the share, which is nearly all of the card. */
+/* The weights fit the share, and the trial run of the longest context took the rest. */
 static const enum oom_lever of_trial_runs[OOM_MAX_LEVERS] = DO(V(CONTEXT), V(REQUESTS), V(QUANT), V(SPREAD));
+/* The weights have taken the share, which is nearly all of the card. */
 static const enum oom_lever of_no_blocks[OOM_MAX_LEVERS] = DO(V(QUANT), V(SPREAD), V(KV));
 static const enum oom_lever of_servers[OOM_MAX_LEVERS] = DO(V(ROOM), V(REQUESTS), V(CONTEXT), V(QUANT), V(SPREAD));
 

@@ -201,10 +201,10 @@ uint64_t oom_fixes_of_text(const struct oom_asked *q, struct oom_crash_answer *a
 		oom_fix_add(a, "", "free the one memory that both use: close the desktop and other programs (tegrastats, free -m); swap does not help the card's part");
 	else if (cause == OOM_CAUSE_HOST_RAM)
 		oom_fixes_host(c, a);
-	/* a limit that somebody set: of the host's memory, or of a pool */
 	/* of what grows, a higher limit only puts it off */
 	if (oom_host_grew(c, work, cause))
 		oom_fix_lever(c, a, "", OOM_LEVER_WORKERS);
+	/* a limit that somebody set: of the host's memory, or of a pool */
 	if (cause == OOM_CAUSE_HOST_RAM || cause == OOM_CAUSE_KV_CACHE)
 		of_limit(c, cause, a);
 	return told_already;

@@ -324,7 +324,8 @@ static void option(struct oom_crash *c, const char *begin, const char *name, siz
 		oom_given_note(c, name, n, told);
 	if (!is_no(told) || !strcmp(told, "0") || oom_told_off(name, n))
 		oom_told_note(c, spelled(begin, name), name, n, told);
-	oom_weight_bits_note(c, name, n, told);
+	if (!is_no(told))
+		oom_weight_bits_note(c, name, n, told);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (!is_named(name, n, rows[i].name))
 			continue;

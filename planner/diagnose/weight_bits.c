@@ -22,8 +22,7 @@ static const struct {
 void oom_weight_bits_note(struct oom_crash *c, const char *name, size_t n, const char *value)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (oom_told_same(name, n, rows[i].name) && !strncmp(value, rows[i].value, strlen(rows[i].value)) && strcmp(value, "alse") && strcmp(value, "False") && strcmp(value, "false") &&
-		    strcmp(value, "0")) {
+		if (oom_told_same(name, n, rows[i].name) && !strncmp(value, rows[i].value, strlen(rows[i].value))) {
 			c->weight_bits = rows[i].bits;
 			return;
 		}

@@ -188,11 +188,11 @@ void fw_take_fsdp(struct fw_part *part, const char *key, const char *config,
 /* When accelerate's FSDP1 gathers a unit for its backward pass: keys that may say so, ends with NULL (NULL: none may),
  * and else its default.  Under another engine the knob says nothing. */
 void fw_take_prefetch(struct fw_part *part, const char *const *keys);
-/* FSDP whose shards are replicated, of given degrees (0: not said): settled when the cards of all files are known, see
- * settle.c. */
 /* Micro-batches of as many rows as the most tokens of a card hold, whatever their lengths: priced as rows of full length.
  * key: the tokens', asked: the one that switches them on; why: where the code that fills them stands. */
 void fw_take_token_rows(struct fw_part *part, const char *key, const char *asked, int64_t otherwise, const char *why);
+/* FSDP whose shards are replicated, of given degrees (0: not said): settled when the cards of all files are known, see
+ * settle_counts.c. */
 void fw_take_replicas(struct fw_part *part, int64_t shards, int64_t replicas, const char *key);
 /* RL whose update computes the logits of prompt and answer alike (no logits_to_keep, which TRL's has): source says
  * where.  After seq-len and the objective. */
