@@ -322,7 +322,6 @@ void fw_accelerate_fp8(struct fw_part *p, const char *backend, const char *gathe
 void fw_take_token_rows(struct fw_part *p, const char *key, const char *asked, int64_t otherwise, const char *why)
 {
 	const int64_t tokens = fw_whole_or(p, key, otherwise), length = strtoll(fw_fact(p, "seq-len"), NULL, 10);
-	const int64_t gpus = strtoll(fw_fact(p, "gpus"), NULL, 10), global = strtoll(fw_fact(p, "global-batch"), NULL, 10);
 	const char *told = fw_key(p, key) ? key : asked;
 	int64_t rows, said;
 
@@ -335,10 +334,7 @@ void fw_take_token_rows(struct fw_part *p, const char *key, const char *asked, i
 	}
 	rows = (tokens + length - 1) / length;
 	fw_set_whole(p, "micro-batch", rows, told, why);
-	/* as many micro-batches as it takes: their rows need not divide a step's */
-	fw_set(p, "@price.global-batch", "0", NULL, NULL);
-	if (global / rows > (gpus > 0 ? gpus : 1))
-		fw_set_whole(p, "@price.grad-accum", global / rows / (gpus > 0 ? gpus : 1), NULL, NULL);
+	fw_set(p, "@token-rows", "true", NULL, NULL);
 }
 
 void fw_take_replicas(struct fw_part *p, int64_t shards, int64_t replicas, const char *key)

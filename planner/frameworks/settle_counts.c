@@ -1,5 +1,6 @@
 /* What the files of a run together say of its cards: how many there are, how many rows each has, over which of them a
  * model is divided. */
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "parts.h"
@@ -39,6 +40,24 @@ static void settle_gpus(struct fw_part *all, int64_t shards)
 	fw_set_whole(all, "gpus", global / (micro * accum) * shards, NULL, "global batch / (micro-batch x accumulation)");
 }
 
+/* Micro-batches of as many rows as tokens allow, as many of them as it takes: their rows need not divide a card's of a step,
+ * and there are no more of them than those. */
+static void settle_token_rows(struct fw_part *all, int64_t replicas)
+{
+	const int64_t rows = part_whole(all, "micro-batch", 0), global = part_whole(all, "global-batch", 0);
+	int64_t of_card;
+
+	if (rows <= 0 || global <= 0 || global > INT32_MAX || replicas > INT32_MAX)
+		return;
+	of_card = (global + replicas - 1) / replicas;
+	fw_set(all, "@price.global-batch", "0", NULL, NULL);
+	if (of_card < rows) {
+		fw_set_whole(all, "@price.micro-batch", of_card, NULL, NULL);
+		fw_open(all, "micro-batch", reading_text(all->reading, "a step has %lld rows of a card, which its tokens hold at once", (long long)of_card));
+	}
+	fw_set_whole(all, "grad-accum", (of_card + rows - 1) / rows, NULL, "rows of a card / rows of a micro-batch, rounded up");
+}
+
 /* Of the three batch sizes two give the third, where the GPUs are known. */
 void reading_settle_batch(struct fw_part *all)
 {
@@ -49,6 +68,12 @@ void reading_settle_batch(struct fw_part *all)
 		      global = part_whole(all, "global-batch", 0);
 	const int64_t replicas = gpus > 0 && shards > 0 && gpus >= shards ? gpus / shards : 0;
 
+	if (part_fact(all, "@token-rows")) {
+		const int64_t cards = gpus > 0 ? gpus : all->reading->gpus;
+
+		settle_token_rows(all, shards > 0 && cards > shards ? cards / shards : 1);
+		return;
+	}
 	settle_gpus(all, shards);
 	if (!replicas || micro < 0 || accum < 0 || micro > 1000000 || accum > 1000000)
 		return;
