@@ -117,7 +117,7 @@ void oom_push_grad(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 	oom_unref(t, g.sto);
 }
 
-/* A kernel that sums rows in several parts has a buffer for them (tape/sizes.h). */
+/* A kernel that sums rows in several parts has a buffer for them (tape/sums.h). */
 static struct oom_val sum_buffer(struct oom_tape *t, const struct oom_edge *e, struct grad g)
 {
 	struct oom_val parts;
