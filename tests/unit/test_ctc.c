@@ -124,6 +124,25 @@ static void positions_end(void **state)
 	}
 }
 
+/* A second of audio is 49 frames; PyTorch pools or convolves no fewer than it has a window for. */
+static void frames_end(void **state)
+{
+	static const char *const configs[][2] = {
+		{"{\"model_type\": \"sew\", \"squeeze_factor\": 50}", "squeeze_factor"},
+		{"{\"model_type\": \"wav2vec2\", \"vocab_size\": 32, \"add_adapter\": true, \"adapter_kernel_size\": 52}", "add_adapter"},
+	};
+	const struct oom_plan p = with("audio-seconds=1");
+	struct oom_error err = {{0}};
+	struct oom_eval e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
+		assert_int_not_equal(price(configs[i][0], &p, &e, &err), OOM_OK);
+		assert_non_null(strstr(err.text, configs[i][1]));
+	}
+	assert_int_equal(price("{\"model_type\": \"sew\", \"squeeze_factor\": 49}", &p, &e, &err), OOM_OK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +151,7 @@ int main(void)
 		cmocka_unit_test(frozen_convolutions_keep_nothing),
 		cmocka_unit_test(passed_adapters_have_no_states),
 		cmocka_unit_test(positions_end),
+		cmocka_unit_test(frames_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

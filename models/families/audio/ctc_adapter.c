@@ -83,6 +83,9 @@ struct oom_val oom_ctc_adapted(struct oom_tape *t, const struct oom_arch *a, str
 	for (uint64_t i = 0; i < own->adapter_layers && !t->status; i++) {
 		t->selection.layer = (int64_t)i;
 		*frames = left_of(a, *frames);
+		if (!*frames)                   /* conv1d: "Kernel size can't be greater than actual input size" */
+			oom_tape_impossible(t, OOM_ERR_INVALID, "the adapter's convolutions (add_adapter) are wider than its frames: "
+					    "--audio-seconds");
 		part = (ctc_kind_of(a)->features ? attended : convolution)(t, a, oom_is_none(h) ? x : h, *frames);
 		h = oom_rename(&f, h, part);
 	}

@@ -21,8 +21,12 @@ struct oom_val oom_ctc_squeezed(struct oom_frame *f, const struct oom_arch *a, s
 {
 	struct oom_tape *t = f->t;
 	const uint16_t inside = oom_tokens_of(t, oom_ctc_inside(a, frames));
-	struct oom_val positions = oom_name(f, oom_ctc_positions(t, a, x, frames)), pooled;
+	struct oom_val positions, pooled;
 
+	if (!oom_ctc_inside(a, frames))         /* avg_pool1d: "Output size is too small" */
+		oom_tape_impossible(t, OOM_ERR_INVALID, "%llu frames are fewer than squeeze_factor makes one of: --audio-seconds",
+				    (unsigned long long)frames);
+	positions = oom_name(f, oom_ctc_positions(t, a, x, frames));
 	pooled = oom_name(f, oom_op_gather(t, "avg_pool1d", x, x, inside, D(a->d_model)));
 	if (positions.mono != inside)           /* an odd kernel makes one more of a rest */
 		positions = oom_op_slice(t, positions, inside, D(a->d_model));
