@@ -188,7 +188,7 @@ struct oom_plan {
 	int64_t hybrid_shard;       /* FSDP: shard within a node, replicate between nodes */
 	int64_t bucket_view;        /* DDP: gradient_as_bucket_view */
 	int64_t data_parallel;      /* 1 = nn.DataParallel: one process drives the GPUs, of which the first is priced */
-	int64_t torch_autocast;     /* enum oom_autocast; DeepSpeed: over fp32 weights; FSDP1: around 16-bit ones */
+	int64_t torch_autocast;     /* enum oom_autocast; DeepSpeed: over fp32 weights; FSDP1: around those that were loaded */
 	int64_t reduce_dtype;       /* enum oom_reduce: FSDP, the type in which gradients are reduced */
 	int64_t no_sync;            /* FSDP: 1 = gradients stay whole on every GPU until the last micro-batch */
 	int64_t backward_prefetch;  /* enum oom_prefetch: FSDP1, when the next unit is gathered in the backward pass */

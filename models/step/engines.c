@@ -255,11 +255,13 @@ static bool casts_16bit(const struct oom_plan *p)
 
 /* accelerate keeps FSDP1's flat parameters in fp32 where they train under autocast, whatever they were loaded in
  * (accelerator.py prepare_model; data/h100_caps.csv, sh-01 and sh-07).  Its FSDP2 does so too (utils/fsdp_utils.py
- * fsdp2_prepare_model), but others run FSDP2 without it.  Units that are frozen stay in 16 bit, and are counted in 32. */
+ * fsdp2_prepare_model), but others run FSDP2 without it.  Who says --torch-autocast runs FSDP1 without accelerate, and
+ * keeps what was loaded (verl/workers/fsdp_workers.py, Composer).  Units in which nothing trains stay as they were
+ * loaded: they are counted in fp32 as well, 2 bytes too much for each parameter of the rank's part. */
 static bool upcasts(const struct oom_plan *p)
 {
-	return oom_engine_of(p)->upcasts && p->zero_stage && !oom_plan_adapted(p) && !oom_plan_quantised(p) &&
-	       (p->precision == OOM_BF16_AMP || p->precision == OOM_FP16_AMP);
+	return oom_engine_of(p)->upcasts && p->zero_stage && p->torch_autocast == OOM_AUTOCAST_AUTO && !oom_plan_adapted(p) &&
+	       !oom_plan_quantised(p) && (p->precision == OOM_BF16_AMP || p->precision == OOM_FP16_AMP);
 }
 
 static bool copies_heads(const struct oom_plan *p)

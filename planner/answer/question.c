@@ -41,7 +41,8 @@ static void respell(struct oom_question *q)
 			 oom_engine_at((size_t)q->plan.engine)->casts_model ?
 				 "%.20s is %.20s weights and an fp32 master under this engine; autocast over fp32 ones is "
 				 "--torch-autocast true" :
-				 "%.20s is %.20s under this engine: what trains is kept in fp32, whatever it was loaded in",
+				 "%.20s is %.20s under accelerate, which keeps in fp32 what trains; a loop that leaves weights as loaded is "
+				 "--torch-autocast true",
 			 was, is);
 }
 

@@ -20,7 +20,7 @@ static const struct fw_row rows[] = {
 	FW_KEY("context_length", "seq-len", NULL, "512", MAIN),
 	FW_KEY("world_size", "gpus", "-1>;*>=", NULL, MAIN),
 	FW_KEY("precision", "precision",
-	       "bf16>bf16;fp32>fp32;fp16_autocast>amp-fp16;bf16_autocast>amp-bf16;bf16_buffers_autocast>bf16-amp", "bf16",
+	       "bf16>bf16;fp32>fp32;fp16_autocast>amp-fp16;bf16_autocast>amp-bf16;bf16_buffers_autocast>bf16-amp torch-autocast=true", "bf16",
 	       SCRIPT ":538"),
 	FW_KEY("sharding_strategy", "zero",
 	       "full_shard>3;shard_grad_op>2;ddp>0;hybrid_full_shard>3 hybrid-shard=true;"

@@ -76,6 +76,9 @@ static void settle_precision(struct fw_part *all)
 	if (!*value)
 		return;
 	fw_set(all, "precision", value, NULL, NULL);
+	/* autocast around FSDP1's weights as they are is not accelerate's (models/step/engines.c upcasts) */
+	if (fw_fact_is(all, "engine", "fsdp1") && fw_fact_is(all, "@keeps-dtype", "true") && *autocast && strcmp(autocast, "no"))
+		fw_set(all, "torch-autocast", "true", NULL, "16-bit weights stay so where FSDP is not accelerate's");
 	f = part_fact(all, "precision");
 	if (!f)
 		return;

@@ -82,6 +82,16 @@ static void plans_as_they_train(void **state)
 		{"engine=torchtune precision=bf16 lora-r=8", "--no-autocast-adapter-dtype"},
 		{"engine=torchtune precision=bf16 lora-r=8 qlora=true", "--quant-storage=own"},
 		{"engine=fsdp2 gpus=2 precision=amp-bf16", ""},
+		/* accelerate accelerator.py prepare_model: flat parameters that train, under autocast */
+		{"engine=fsdp1 gpus=2 zero=3 precision=bf16-amp", "--precision=amp-bf16"},
+		{"engine=fsdp1 gpus=2 zero=2 precision=fp16-amp", "--precision=amp-fp16"},
+		{"engine=fsdp1 gpus=2 zero=3 precision=bf16-amp freeze=embed_tokens", "--precision=amp-bf16"},
+		{"engine=fsdp1 gpus=2 zero=3 precision=bf16-amp train-last=1", "--precision=amp-bf16"},
+		{"engine=fsdp1 gpus=2 zero=3 precision=bf16-amp lora-r=8", ""},
+		{"engine=fsdp1 gpus=2 zero=3 precision=bf16", ""},
+		{"engine=fsdp1 gpus=2 zero=0 precision=bf16-amp", ""},
+		/* verl/workers/fsdp_workers.py, which is without accelerate */
+		{"engine=fsdp1 gpus=2 zero=3 precision=bf16-amp torch-autocast=true", ""},
 	};
 
 	(void)state;
