@@ -158,6 +158,52 @@ static void marks(void **state)
 	oom_replay_release(&r);
 }
 
+/* What another stream may still read, and how often it was waited for. */
+struct others {
+	struct oom_replay *r;
+	int32_t held;
+	int waits;
+};
+
+static void give_back_held(void *of)
+{
+	struct others *o = of;
+
+	o->waits++;
+	oom_free(o->r, o->held);
+	o->held = -1;
+}
+
+/* release_cached_blocks begins with synchronize_and_free_events (CUDACachingAllocator.cpp): of a card of 60 MiB all are
+ * there for a request that comes when another stream has a half, and nobody waits while a free block or the card
+ * has room. */
+static void others_are_waited_for(void **state)
+{
+	struct oom_replay r = {0};
+
+	(void)state;
+	for (int waits = 0; waits < 2; waits++)
+		for (int expandable = 0; expandable < 2; expandable++) {
+			const struct oom_alloc_rules rules = {.expandable = expandable, .limit = 60 * MIB};
+			struct others o = {.r = &r};
+
+			oom_replay_clear(&r, &rules);
+			r.others_end = waits ? give_back_held : NULL;
+			r.of = &o;
+			o.held = oom_allocate(&r, 20 * MIB);
+			oom_free(&r, oom_allocate(&r, 20 * MIB));
+			oom_free(&r, oom_allocate(&r, 20 * MIB));
+			assert_true(!o.waits && !r.retries);
+			assert_true((oom_allocate(&r, 60 * MIB) >= 0) == waits);
+			assert_int_equal(o.waits, waits);
+			assert_int_equal(r.retries, 1);
+			assert_true(r.died == !waits && (!waits || r.reserved == (uint64_t)60 * MIB));
+		}
+	oom_replay_clear(&r, &native);
+	assert_null(r.others_end);              /* a later run has nobody to wait for */
+	oom_replay_release(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -165,6 +211,7 @@ int main(void)
 		cmocka_unit_test(full_cards),
 		cmocka_unit_test(the_lower_of_equal_blocks),
 		cmocka_unit_test(marks),
+		cmocka_unit_test(others_are_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
