@@ -179,7 +179,8 @@
 {KNOB("torch-autocast", "torch_autocast", torch_autocast), WORD(autocasts, OOM_AUTOCAST_AUTO),
  .summary = "torch's autocast beside an engine's mixed precision. DeepSpeed (auto: without): amp-bf16 and "
 	    "amp-fp16 are then autocast over fp32 weights, else 16-bit weights and an fp32 master, what "
-	    "Trainer(bf16=True) runs there. FSDP1 (auto: with, as accelerate leaves it): layer norms run in fp32",
+	    "Trainer(bf16=True) runs there. FSDP1 (auto: with, as accelerate leaves it): layer norms run in fp32; a "
+	    "word other than auto is a loop without accelerate, which keeps 16-bit weights",
  .setting = "torch_autocast: {enabled: true}",
  .source = "deepspeed/runtime/torch_autocast.py, engine.py; accelerate accelerator.py prepare_model",
  .aliases = NULL},
