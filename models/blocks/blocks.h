@@ -319,7 +319,9 @@ struct oom_val oom_causal_lm_loss(struct oom_tape *t, const struct oom_arch *a,
 struct oom_val oom_upcast_logits(struct oom_tape *t, struct oom_val logits);
 /* cross_entropy on what is given, without an upcast (BERT-like heads, T5). */
 struct oom_val oom_cross_entropy(struct oom_tape *t, struct oom_val logits, struct oom_val labels);
-/* Log-probabilities of tokens as flash_attn's losses, whose gradient takes the logits' place. */
+/* Log-probabilities of tokens as flash_attn's losses, whose gradient takes the logits' place; and whether an objective that
+ * makes its own loss has them so, from logits that its loop hands on as they are. */
+bool oom_logps_in_place(const struct oom_plan *plan);
 struct oom_val oom_flash_logps(struct oom_tape *t, struct oom_val logits);
 struct oom_val oom_plain_lm_loss(struct oom_tape *t, struct oom_val logits, bool upcast,
 				 uint16_t tokens);

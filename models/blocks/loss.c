@@ -123,10 +123,16 @@ static struct oom_val one_kernel(struct oom_tape *t, const struct kernel *k, str
 
 /* verl's log-probabilities are the losses of flash_attn's kernel, whose gradient takes the logits' place (verl/utils/
  * torch_functional.py logprobs_from_logits_flash_attn, workers/actor/dp_actor.py inplace_backward). */
+bool oom_logps_in_place(const struct oom_plan *p)
+{
+	return p->fused_ce == OOM_LOSS_FLASH;
+}
+
 struct oom_val oom_flash_logps(struct oom_tape *t, struct oom_val logits)
 {
-	static const struct kernel in_place = {"FlashCrossEntropy", true, true, {"logsumexp", "losses", "z_losses"}};
+	struct kernel in_place = kernels[OOM_LOSS_FLASH];
 
+	in_place.in_place = true;
 	return one_kernel(t, &in_place, logits, oom_new(t, "labels", logits.mono, D(1), OOM_I64));
 }
 

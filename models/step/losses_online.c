@@ -19,7 +19,7 @@ static struct oom_val answer_logps(struct oom_tape *t, struct oom_val logits)
 	logits = oom_op_temper(t, logits, tokens);
 	x = oom_op_slice(t, logits, tokens, (struct oom_dim){logits.width, logits.text});
 	x = oom_op_slice(t, x, tokens, (struct oom_dim){x.width, x.text});
-	if (t->plan->fused_ce == OOM_LOSS_FLASH)
+	if (oom_logps_in_place(t->plan))
 		return oom_flash_logps(t, x);
 	y = oom_token_logps(t, x, row);
 	if (t->grad || t->stream == OOM_STREAM_EVAL)

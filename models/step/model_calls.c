@@ -108,7 +108,7 @@ struct oom_called oom_call(struct oom_tape *t, const struct oom_arch *a, bool tr
 	const struct oom_objective *objective = oom_objective_of(t->plan);
 	const bool trainer = t->amp && oom_loop_of(t->plan) != OOM_LOOP_PLAIN;
 	/* verl's own loop, whose log-probabilities are flash_attn's, hands logits on as they are */
-	const bool wrapped = wanted ? t->amp && t->plan->fused_ce != OOM_LOSS_FLASH : train && (t->plan->convert_outputs_fp32 || trainer);
+	const bool wrapped = wanted ? t->amp && !oom_logps_in_place(t->plan) : train && (t->plan->convert_outputs_fp32 || trainer);
 	struct oom_val loss;
 	struct oom_called c;
 

@@ -1,6 +1,7 @@
 /* The buffer of a kernel that sums rows in several parts: each part's threads write what they have into it, 4 outputs
  * of 32 threads, in fp32 (aten/src/ATen/native/cuda/Reduce.cuh setReduceConfig, global_memory_size).  There are as many
- * parts as fill the card, 16 blocks of 128 threads a multiprocessor, of which H100 and H200 have 132. */
+ * parts as fill the card, 16 blocks of 128 threads a multiprocessor, of which H100 and H200 have 132.  Other cards are
+ * counted as these: an A100's 108 make a buffer a fifth smaller, a B200's 148 one an eighth larger, where rows suffice. */
 #ifndef OOM_SUMS_H
 #define OOM_SUMS_H
 

@@ -21,6 +21,8 @@ SPECS is what that program takes, and beside it
   expandable  torch's allocator uses expandable segments
   trace    what the allocator does in the two steps is written beside OUT
   timed    steps to time after the two whose memory is read
+  caps     the card is made smaller from try to try until the two steps die: between what ran (cap_fits_mib) and what died
+           (cap_dies_mib) lie at most so many thousandths.  Beside other rows a card can be full of these: `tries` has the messages
 
 DDP runs with the one rank there is.  Every row runs in a process of its own, forked from one that has imported torch but
 not touched the device.  A line of OUT is the spec with what was read: bytes by torch's allocator at each phase's peak and end, bytes reserved, bytes of
@@ -55,7 +57,7 @@ if "--no-peft" not in sys.argv:
 DEV = "cpu" if os.environ.get("MEASURE_STUB") else "cuda"
 MORE = dict(engine="none", ranks=1, orig=True, compile=False, liger=False, timed=0, wrap="layers", bucket_view=False,
             expandable=False, trace=False, prefetch="pre", sharding="full", offload=False, reduce="amp",
-            qstorage=None, gather_limit=True)
+            qstorage=None, gather_limit=True, caps=0, cap=0)
 
 
 def used():
@@ -220,6 +222,8 @@ def run(spec):
     torch.cuda.reset_peak_memory_stats()
     row["after_load"] = torch.cuda.memory_allocated()
     row["reserved_load"] = torch.cuda.max_memory_reserved()
+    if spec["cap"]:                                      # a smaller card: no more may be reserved
+        torch.cuda.set_per_process_memory_fraction(spec["cap"] / torch.cuda.get_device_properties(0).total_memory)
     gc.disable()
     if spec["trace"]:
         row["segments"] = [[g["address"], g["total_size"], g["stream"], [[b["size"], b["state"]] for b in g["blocks"]]]
@@ -335,6 +339,40 @@ def child(spec, path):
     os._exit(0)
 
 
+def try_cap(spec, path, cap):
+    """What a try says in a process of its own, on a card of so many bytes; 0: all that there is."""
+    own = f"{path}.{spec['id']}"
+    pid = os.fork()
+    if pid == 0:
+        child(dict(spec, cap=cap), own)
+    os.waitpid(pid, 0)
+    with open(own) as f:
+        row = json.loads(f.read())
+    os.unlink(own)
+    return row
+
+
+def find_cap(spec, path):
+    """By bisection between what is allocated and what is reserved on an endless card."""
+    mib = 1 << 20
+    row = try_cap(spec, path, 0)
+    if "error" not in row:
+        low, high, tries = row["overall_peak"] // mib * 95 // 100, -(-row["reserved_peak"] // mib), []
+        while high - low > max(2, spec["caps"] * high // 1000) and len(tries) < 12:
+            middle = (low + high) // 2
+            r = try_cap(spec, path, middle * mib)
+            ran = "error" not in r
+            if not ran and "OutOfMemory" not in r["error"]:
+                row["cap_error"] = r["error"]
+                break
+            tries.append([middle, ran, r["stats"]["num_alloc_retries"] if ran else r["error"][:160]])
+            low, high = (low, middle) if ran else (middle, high)
+        row.update(cap_fits_mib=high, cap_dies_mib=low, tries=tries)
+    with open(path, "a") as f:
+        f.write(json.dumps(row) + "\n")
+    os._exit(0)
+
+
 def main():
     start = time.time()
     specs = [json.loads(line) for line in open(SPECS) if line.strip()]
@@ -353,7 +391,7 @@ def main():
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
-            child(spec, OUT)
+            (find_cap if spec["caps"] else child)(spec, OUT)
         alive[pid] = (spec["id"], time.time(), spec.get("limit", 100))
     while alive:
         reap(alive)

@@ -6,17 +6,18 @@
 data/h100_caps.csv are runs of one H100 80GB HBM3 (driver 580.159.04, torch 2.11.0+cu130, transformers 5.17.0), drawn at
 random (seeds 815404 and 815405 of 2026-11-27) and priced before anything was changed for them.  Once the model was there and the
 cache empty, torch.cuda.set_per_process_memory_fraction made the card smaller, from try to try, each in a process of its
-own: two steps ran with `fits_mib` reserved and died with `dies_mib`.  The allocator then does what it does on a full card
+own (measure_steps.py, `caps` of 4 and 5): two steps ran with `fits_mib` reserved and died with `dies_mib`.  The allocator then does what it does on a full card
 (c10/cuda/CUDACachingAllocator.cpp malloc): cached segments are given back, and it tries again.  FSDP ran as rank 0 of a
 process group that sends nothing, DDP with one rank.
 
-Left out are FSDP2 in mixed precision, which ran with an autocast that accelerate's has not, and DDP that accumulates: there
-the old buckets stay while their all-reduce is not known to be done, which takes the watchdog up to 0.1 s
-(torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, shelvesToUnstash_), longer than such small steps.
+Left out are runs of which a try died where the processes beside it had filled the card, FSDP2 in mixed precision, which
+ran with an autocast that accelerate's has not, and DDP that accumulates: there one set of buckets more was seen in the first
+step.  By its source, not by a trace of it, these are the old ones, which stay while NCCL's watchdog has not looked whether
+their all-reduce is done, up to 0.1 s (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, shelvesToUnstash_).
 
 Allowed are, of a group's rows, `median` of |predicted / measured - 1| and `low`, the most by which one is too low.  Known to be
-off, and to the safe side: Llama 3.2 1B with adapters behind checkpoints under DDP +14 %, GPT-2 in steps of few tokens +6 %,
-Qwen2.5-0.5B under FSDP2 +29 % and Mistral +18 %: which blocks lie beside which in the segments of a full card.  Before
+off, and to the safe side: Llama 3.2 1B with adapters behind checkpoints under DDP +14 %, GPT-2 on one GPU +6 %, Pythia 1B
+under FSDP1 +5 %, Qwen2.5-0.5B and GPT-2 under FSDP2 +29 and +18 %: which blocks lie beside which in the segments of a full card.  Before
 anything was changed FSDP1's seven were 7.9 % off in the median, -8.5 to +34.8, one with expandable segments -2.6; all others
 were where they are."""
 import csv, json, os, subprocess, sys

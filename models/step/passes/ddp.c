@@ -3,9 +3,9 @@
  * torch/csrc/distributed/c10d/reducer.cpp initialize_buckets: buckets as large as all gradients together, from the construction on
  * and for good.  Gradients lie beside them, unless gradient_as_bucket_view is set: then autograd's own is copied into the bucket
  * by its hook and given up (mark_variable_ready_dense), and .grad is a view, which zero_grad takes away and the bucket does not.
- * Not counted: the first buckets are rebuilt before the second backward pass, and where that follows within a tenth of a second
- * NCCL's watchdog has not yet let go of the old ones (c10d/ProcessGroupNCCL.cpp shelvesToUnstash_): one set more until the
- * next all-reduce, in the first step alone (seen on an H100 with micro-batches of 20 ms that add up).
+ * Not counted: where small micro-batches follow one another within a tenth of a second, one set of buckets more in the first step (seen
+ * on an H100).  By the source the first buckets are rebuilt before that backward pass,
+ * and NCCL's watchdog has not yet let go of the old ones (c10d/ProcessGroupNCCL.cpp shelvesToUnstash_).
  * In the micro-steps of no_sync the hook does not run: gradients that are added up lie beside the buckets all the same.
  *
  * nn.DataParallel has neither: its first GPU has weights, gradients and states, its copies of the weights are the weights themselves, and
