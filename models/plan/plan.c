@@ -123,12 +123,14 @@ bool oom_ckpt_around_units(const struct oom_plan *p)
 }
 
 /* accelerate's stays around FSDP1's (accelerator.py prepare_model); flash-attn's loss is llm-foundry's, whose
- * low_precision_layernorm switches it off where it would matter (composer/algorithms/low_precision_layernorm). */
+ * low_precision_layernorm switches it off where it would matter (composer/algorithms/low_precision_layernorm); that of
+ * GRPO's log-probabilities is verl's, which has it on (verl/workers/actor/dp_actor.py). */
 bool oom_plan_autocasts(const struct oom_plan *p)
 {
 	if (p->torch_autocast != OOM_AUTOCAST_AUTO)
 		return p->torch_autocast == OOM_AUTOCAST_TRUE;
-	return oom_engine_at((size_t)p->engine)->keeps_autocast && p->fused_ce != OOM_LOSS_FLASH;
+	return oom_engine_at((size_t)p->engine)->keeps_autocast &&
+	       !(p->fused_ce == OOM_LOSS_FLASH && p->objective == OOM_METHOD_SFT);
 }
 
 int64_t oom_plan_data_parallel(const struct oom_plan *p)
